@@ -1,0 +1,34 @@
+// A fixed set of worker threads that share loops. One pool belongs to one device queue;
+// parallel_for is called from one thread at a time (the engine thread) and returns when the
+// whole range is done. Workers spin briefly, then sleep, so that back-to-back kernels of one
+// step do not pay a wake-up each.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace baton {
+
+class ThreadPool {
+ public:
+  // `threads` counts the calling thread too; 1 means no workers. 0 means one per core.
+  explicit ThreadPool(int threads = 0);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const;
+
+  // Calls body(begin, end, worker) over [0, count) in pieces of at least `grain`, taken by
+  // whichever thread is free; worker is in [0, threads()). What a piece computes must not
+  // depend on how the range was cut: results are then the same for any number of threads.
+  void parallel_for(int64_t count, int64_t grain,
+                    const std::function<void(int64_t begin, int64_t end, int worker)>& body);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace baton
