@@ -8,7 +8,9 @@
 namespace baton {
 
 // Prints `where: check failed: condition values` to stderr and aborts.
-[[noreturn]] void check_failed(const char* file, int line, const char* condition,
+[[noreturn]] void check_failed(const char* file,
+                               int line,
+                               const char* condition,
                                const std::string& values);
 
 template <typename... Values>
@@ -20,10 +22,9 @@ std::string check_values(const Values&... values) {
 
 }  // namespace baton
 
-#define BATON_CHECK(condition, ...)                                   \
-  do {                                                                \
-    if (!(condition)) [[unlikely]] {                                  \
-      ::baton::check_failed(__FILE__, __LINE__, #condition,           \
-                            ::baton::check_values(__VA_ARGS__));      \
-    }                                                                 \
+#define BATON_CHECK(condition, ...)                                                              \
+  do {                                                                                           \
+    if (!(condition)) [[unlikely]] {                                                             \
+      ::baton::check_failed(__FILE__, __LINE__, #condition, ::baton::check_values(__VA_ARGS__)); \
+    }                                                                                            \
   } while (false)

@@ -1,7 +1,7 @@
 #include "base/hash.h"
 
-#include <cstring>
 #include <algorithm>
+#include <cstring>
 #include <random>
 
 namespace baton {

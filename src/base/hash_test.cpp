@@ -13,8 +13,8 @@ TEST(HashTokens, DependsOnOrderLengthAndTheChain) {
   const std::vector<int32_t> a{1, 2, 3};
   const std::vector<int32_t> b{1, 3, 2};
   const std::vector<int32_t> c{1, 2, 3, 0};
-  const std::set<uint64_t> hashes{hash_tokens(1, a), hash_tokens(1, b), hash_tokens(1, c),
-                                  hash_tokens(2, a)};
+  const std::set<uint64_t> hashes{
+      hash_tokens(1, a), hash_tokens(1, b), hash_tokens(1, c), hash_tokens(2, a)};
   EXPECT_EQ(hashes.size(), 4U);
   EXPECT_EQ(hash_tokens(1, a), hash_tokens(1, a));
 }

@@ -39,8 +39,8 @@ size_t nesting_depth(std::string_view text) {
 Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimits limits) {
   const std::string name(where);
   if (nesting_depth(text) > limits.max_depth) {
-    return invalid_argument(name + ": JSON nested deeper than " +
-                            std::to_string(limits.max_depth) + " levels");
+    return invalid_argument(name + ": JSON nested deeper than " + std::to_string(limits.max_depth) +
+                            " levels");
   }
   try {
     return Json::parse(text);

@@ -32,9 +32,13 @@ const char* name_of(LogLevel level) {
 
 }  // namespace
 
-void set_log(LogLevel level, LogSink sink) { process_log() = {level, std::move(sink)}; }
+void set_log(LogLevel level, LogSink sink) {
+  process_log() = {level, std::move(sink)};
+}
 
-bool log_enabled(LogLevel level) { return level >= process_log().level; }
+bool log_enabled(LogLevel level) {
+  return level >= process_log().level;
+}
 
 void log_line(LogLevel level, std::string_view text) {
   if (!log_enabled(level)) return;

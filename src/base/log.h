@@ -22,9 +22,17 @@ void set_log(LogLevel level, LogSink sink);
 bool log_enabled(LogLevel level);
 void log_line(LogLevel level, std::string_view text);
 
-inline void log_debug(std::string_view text) { log_line(LogLevel::kDebug, text); }
-inline void log_info(std::string_view text) { log_line(LogLevel::kInfo, text); }
-inline void log_warning(std::string_view text) { log_line(LogLevel::kWarning, text); }
-inline void log_error(std::string_view text) { log_line(LogLevel::kError, text); }
+inline void log_debug(std::string_view text) {
+  log_line(LogLevel::kDebug, text);
+}
+inline void log_info(std::string_view text) {
+  log_line(LogLevel::kInfo, text);
+}
+inline void log_warning(std::string_view text) {
+  log_line(LogLevel::kWarning, text);
+}
+inline void log_error(std::string_view text) {
+  log_line(LogLevel::kError, text);
+}
 
 }  // namespace baton

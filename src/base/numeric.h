@@ -96,9 +96,8 @@ BATON_HOST_DEVICE inline uint8_t float_to_e4m3(float value) {
 BATON_HOST_DEVICE inline float e2m1_to_float(uint32_t code) {
   const uint32_t exponent = (code >> 1) & 3U;
   const uint32_t mantissa = code & 1U;
-  const float magnitude = exponent == 0
-                              ? 0.5F * static_cast<float>(mantissa)
-                              : bits_float(((exponent + 126U) << 23) | (mantissa << 22));
+  const float magnitude = exponent == 0 ? 0.5F * static_cast<float>(mantissa)
+                                        : bits_float(((exponent + 126U) << 23) | (mantissa << 22));
   return (code & 8U) != 0 ? -magnitude : magnitude;
 }
 

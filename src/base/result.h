@@ -30,7 +30,9 @@ struct [[nodiscard]] Error {
 inline Error invalid_argument(std::string message) {
   return {ErrorCode::kInvalidArgument, std::move(message)};
 }
-inline Error not_found(std::string message) { return {ErrorCode::kNotFound, std::move(message)}; }
+inline Error not_found(std::string message) {
+  return {ErrorCode::kNotFound, std::move(message)};
+}
 inline Error unsupported(std::string message) {
   return {ErrorCode::kUnsupported, std::move(message)};
 }

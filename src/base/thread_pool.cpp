@@ -89,9 +89,12 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : state_->workers) worker.join();
 }
 
-int ThreadPool::threads() const { return static_cast<int>(state_->workers.size()) + 1; }
+int ThreadPool::threads() const {
+  return static_cast<int>(state_->workers.size()) + 1;
+}
 
-void ThreadPool::parallel_for(int64_t count, int64_t grain,
+void ThreadPool::parallel_for(int64_t count,
+                              int64_t grain,
                               const std::function<void(int64_t, int64_t, int)>& body) {
   if (count <= 0) return;
   grain = std::max<int64_t>(grain, 1);

@@ -23,7 +23,8 @@ class ThreadPool {
   // Calls body(begin, end, worker) over [0, count) in pieces of at least `grain`, taken by
   // whichever thread is free; worker is in [0, threads()). What a piece computes must not
   // depend on how the range was cut: results are then the same for any number of threads.
-  void parallel_for(int64_t count, int64_t grain,
+  void parallel_for(int64_t count,
+                    int64_t grain,
                     const std::function<void(int64_t begin, int64_t end, int worker)>& body);
 
  private:

@@ -93,10 +93,10 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  virtual std::string_view name() const = 0;         // "cpu", "cuda:0"
-  virtual std::string description() const = 0;       // "AMD EPYC, 2 threads", "NVIDIA H200"
+  virtual std::string_view name() const = 0;    // "cpu", "cuda:0"
+  virtual std::string description() const = 0;  // "AMD EPYC, 2 threads", "NVIDIA H200"
   virtual DeviceMemory memory() const = 0;
-  virtual bool host_addressable() const = 0;         // mapped files can be used in place
+  virtual bool host_addressable() const = 0;  // mapped files can be used in place
 
   // Contents are undefined. Aligned to at least 4,096 bytes.
   virtual Result<Buffer> allocate(size_t bytes) = 0;

@@ -9,7 +9,9 @@ namespace {
 constexpr size_t kAlignment = 256;
 
 // Not null (null means "no tensor"), and far from anything mapped.
-std::byte* planning_base() { return reinterpret_cast<std::byte*>(kAlignment); }
+std::byte* planning_base() {
+  return reinterpret_cast<std::byte*>(kAlignment);
+}
 
 }  // namespace
 

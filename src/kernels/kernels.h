@@ -96,7 +96,7 @@ struct LayerNormArgs {
 
 // out = x weight^T (+ bias)
 struct MatmulArgs {
-  ConstTensor x;  // [m, k], rows may be strided
+  ConstTensor x;      // [m, k], rows may be strided
   WeightView weight;  // [n, k]
   ConstTensor bias;   // [n] f32 or empty
   Tensor out;         // [m, n], rows may be strided; must not alias x
@@ -224,9 +224,9 @@ struct RouteArgs {
   ConstTensor bias;    // [experts] f32 or empty
   RouterScoring scoring;
   GroupScore group_score;
-  int32_t groups;       // 1: no group limit
-  int32_t top_groups;   // groups kept
-  bool normalize;       // divide the chosen weights by (their sum + 1e-20)
+  int32_t groups;      // 1: no group limit
+  int32_t top_groups;  // groups kept
+  bool normalize;      // divide the chosen weights by (their sum + 1e-20)
   float scaling_factor;
   Tensor experts;  // [tokens, top_k] i32, ascending by expert id
   Tensor weights;  // [tokens, top_k]

@@ -14,9 +14,12 @@ struct NamedDtype {
 
 // The first name of each value is the one we print.
 constexpr std::array kDtypeNames{
-    NamedDtype{"auto", KvCacheDtype::kAuto},          NamedDtype{"float32", KvCacheDtype::kF32},
-    NamedDtype{"bfloat16", KvCacheDtype::kBF16},      NamedDtype{"fp8_ds_mla", KvCacheDtype::kFp8},
-    NamedDtype{"nvfp4_ds_mla", KvCacheDtype::kNvfp4}, NamedDtype{"fp8", KvCacheDtype::kFp8},
+    NamedDtype{"auto", KvCacheDtype::kAuto},
+    NamedDtype{"float32", KvCacheDtype::kF32},
+    NamedDtype{"bfloat16", KvCacheDtype::kBF16},
+    NamedDtype{"fp8_ds_mla", KvCacheDtype::kFp8},
+    NamedDtype{"nvfp4_ds_mla", KvCacheDtype::kNvfp4},
+    NamedDtype{"fp8", KvCacheDtype::kFp8},
     NamedDtype{"nvfp4", KvCacheDtype::kNvfp4},
 };
 

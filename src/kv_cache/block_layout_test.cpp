@@ -11,7 +11,9 @@ namespace {
 TEST(BlockLayout, PutsTheIndexPageOnlyInLayersWithAnIndexer) {
   const BlockLayout layout = make_block_layout(
       {LayerCache::kLatentWithIndex, LayerCache::kLatent, LayerCache::kLatentWithIndex},
-      {LatentRowFormat::kFp8, 512, 64}, {IndexKeyFormat::kFp8, 128}, {});
+      {LatentRowFormat::kFp8, 512, 64},
+      {IndexKeyFormat::kFp8, 128},
+      {});
   ASSERT_EQ(layout.layers.size(), 3U);
   EXPECT_EQ(layout.layers[0].rows, 0);
   EXPECT_EQ(layout.layers[0].index, 64 * 656);

@@ -41,7 +41,7 @@ struct TokenLogprob {
 
 struct OutputToken {
   int32_t token = 0;
-  float logprob = 0.0F;               // when asked for
+  float logprob = 0.0F;                // when asked for
   std::vector<TokenLogprob> top = {};  // the n best, best first
 };
 

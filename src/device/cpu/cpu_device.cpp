@@ -73,14 +73,24 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-void CpuQueue::copy(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
-void CpuQueue::fill(void* to, uint8_t value, size_t bytes) { std::memset(to, value, bytes); }
-std::unique_ptr<Event> CpuQueue::record() { return std::make_unique<DoneEvent>(); }
-Status CpuQueue::begin_capture() { return unsupported("cpu: graphs are not supported"); }
+void CpuQueue::copy(void* to, const void* from, size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+void CpuQueue::fill(void* to, uint8_t value, size_t bytes) {
+  std::memset(to, value, bytes);
+}
+std::unique_ptr<Event> CpuQueue::record() {
+  return std::make_unique<DoneEvent>();
+}
+Status CpuQueue::begin_capture() {
+  return unsupported("cpu: graphs are not supported");
+}
 Result<std::unique_ptr<Graph>> CpuQueue::end_capture() {
   return unsupported("cpu: graphs are not supported");
 }
-void CpuQueue::replay(const Graph&) { BATON_CHECK(false, "cpu queues have no graphs"); }
+void CpuQueue::replay(const Graph&) {
+  BATON_CHECK(false, "cpu queues have no graphs");
+}
 
 CpuQueue& cpu_queue(Queue& queue) {
   auto* cpu = dynamic_cast<CpuQueue*>(&queue);
