@@ -33,6 +33,7 @@ class Checkpoint:
     bias_offset: float = 0.0  # mean of e_score_correction_bias
     scales: dict = field(default_factory=dict)  # weight-name suffix -> extra factor
     quantize: str = ""        # scheme of tools/convert/quantize.py
+    exclude: tuple = ()       # its --exclude patterns
 
 
 def glm_moe_dsa(**changes):
@@ -82,7 +83,7 @@ def qwen3(**changes):
         "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 490, "eos_token_id": EOS,
         "head_dim": 24, "hidden_act": "silu", "hidden_size": 64, "initializer_range": 0.02,
         "intermediate_size": 96, "max_position_embeddings": 4096, "max_window_layers": 4,
-        "num_attention_heads": 4, "num_hidden_layers": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
+        "num_attention_heads": 4, "num_hidden_layers": 3, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
         "rope_scaling": None, "rope_theta": 1000000, "sliding_window": None, "tie_word_embeddings": False,
         "transformers_version": "4.51.0", "use_cache": True, "use_sliding_window": False,
         "vocab_size": VOCABULARY,
@@ -95,13 +96,13 @@ FULL, SHARED = "full", "shared"
 LIST_TYPES = [FULL, FULL, SHARED, SHARED, FULL, SHARED]
 # Partial 128-blocks in both directions, and inner sizes that are multiples of 16 (one NVFP4 group).
 QUANTIZED_SHAPE = dict(
-    hidden_size=144, intermediate_size=208, moe_intermediate_size=48, n_routed_experts=4, num_hidden_layers=4,
+    hidden_size=144, intermediate_size=208, moe_intermediate_size=48, n_routed_experts=4, num_hidden_layers=3,
     q_lora_rank=80, qk_nope_head_dim=32, qk_rope_head_dim=16, qk_head_dim=48, v_head_dim=36, kv_lora_rank=144,
-    indexer_types=[FULL, FULL, SHARED, FULL])
+    indexer_types=[FULL, SHARED, FULL], vocab_size=256, bos_token_id=0, eos_token_id=1, pad_token_id=None)
 
 
-def quantized(name, scheme, purpose):
-    return Checkpoint(name, purpose, glm_moe_dsa(**QUANTIZED_SHAPE), quantize=scheme, bfloat16_run=False)
+def quantized(name, scheme, purpose, exclude=()):
+    return Checkpoint(name, purpose, glm_moe_dsa(**QUANTIZED_SHAPE), quantize=scheme, exclude=exclude)
 
 
 CHECKPOINTS = [
@@ -109,50 +110,51 @@ CHECKPOINTS = [
                glm_moe_dsa(indexer_types=LIST_TYPES, num_nextn_predict_layers=1,
                            index_share_for_mtp_iteration=True, index_topk_freq=4, index_skip_topk_offset=3,
                            index_topk_pattern=None, moe_router_dtype="float32"),
-               shards=2, tokens=96, mtp=True, bfloat16_run=True, served=True),
+               shards=2, tokens=80, mtp=True, bfloat16_run=True, served=True),
     Checkpoint("glm-dsa-pattern", "index_topk_pattern string, fp32 weights, odd head counts",
                glm_moe_dsa(index_topk_pattern="FSFFS", num_hidden_layers=5, index_topk=16, dtype="float32",
+                           n_routed_experts=4, hidden_size=48, intermediate_size=72,
                            num_attention_heads=6, num_key_value_heads=6, index_n_heads=5,
                            qk_rope_head_dim=12, qk_head_dim=28),
                storage="F32", tokens=72, short_tokens=13),
     Checkpoint("glm-dsa-freq",
                "index_topk_freq / index_skip_topk_offset; latents so small that the latent-norm eps shows",
-               glm_moe_dsa(index_topk_freq=2, index_skip_topk_offset=3), tokens=64, both_eps=True,
+               glm_moe_dsa(index_topk_freq=2, index_skip_topk_offset=3, num_hidden_layers=5,
+                           n_routed_experts=4), tokens=64, both_eps=True,
                scales={"q_a_proj.weight": 0.004, "kv_a_proj_with_mqa.latent": 0.004}),
     Checkpoint("glm-dsa-ties", "one indexer head: many scores are exactly zero; the lowest position wins a tie",
                glm_moe_dsa(index_n_heads=1, index_topk=16, num_hidden_layers=3, first_k_dense_replace=2,
                            index_topk_pattern="FFS"), tokens=48),
-    Checkpoint("glm-dsa-geometry", "real KV row geometry: kv_lora 512, rope 64, index_head_dim 128; T = 200",
+    Checkpoint("glm-dsa-geometry", "real KV row geometry: kv_lora 512, rope 64, index_head_dim 128; T = 160",
                glm_moe_dsa(indexer_types=[FULL, SHARED, FULL], num_hidden_layers=3, kv_lora_rank=512,
-                           qk_rope_head_dim=64, qk_nope_head_dim=32, qk_head_dim=96, v_head_dim=32,
-                           index_head_dim=128, index_topk=16),
-               tokens=200, short_tokens=12, chunks=(64, 65, 1), served=True),
+                           qk_rope_head_dim=64, qk_nope_head_dim=16, qk_head_dim=80, v_head_dim=20,
+                           index_head_dim=128, index_n_heads=4, index_topk=16),
+               tokens=160, short_tokens=12, chunks=(64, 65, 1), served=True),
     Checkpoint("deepseek-v32", "indexer in every layer with half-split RoPE; groups; YaRN",
                deepseek_v3(architectures=["DeepseekV32ForCausalLM"], model_type="deepseek_v32",
                            index_head_dim=32, index_n_heads=8, index_topk=8, qk_rope_head_dim=8,
                            num_hidden_layers=4),
                tokens=72, bias_offset=-0.6),
     Checkpoint("deepseek-v3-yarn", "n_group 4, topk_group 2, negative choice values, YaRN, q_lora, MTP layer",
-               deepseek_v3(num_nextn_predict_layers=1, num_hidden_layers=4), tokens=96, mtp=True,
+               deepseek_v3(num_nextn_predict_layers=1, num_hidden_layers=4), tokens=72, mtp=True,
                bias_offset=-0.6, bfloat16_run=True),
     Checkpoint("deepseek-v3-moonlight", "no q_lora, no YaRN, two shared experts, n_group 1",
                deepseek_v3(q_lora_rank=None, n_group=1, topk_group=1, n_shared_experts=2, rope_scaling=None,
                            rope_theta=50000.0, rms_norm_eps=1e-05, routed_scaling_factor=2.446,
-                           num_hidden_layers=4)),
-    Checkpoint("deepseek-v2", "softmax routing without renormalisation, no q_lora, YaRN 0.707; fp32 weights",
+                           num_hidden_layers=3)),
+    Checkpoint("deepseek-v2", "softmax routing without renormalisation, no q_lora, YaRN 0.707",
                deepseek_v3(architectures=["DeepseekV2ForCausalLM"], model_type="deepseek_v2",
-                           torch_dtype="float32", q_lora_rank=None, n_group=1, topk_group=1, n_shared_experts=2,
+                           q_lora_rank=None, n_group=1, topk_group=1, n_shared_experts=2,
                            norm_topk_prob=False, num_experts_per_tok=3, routed_scaling_factor=1.0,
                            scoring_func="softmax", topk_method="greedy", aux_loss_alpha=0.001, seq_aux=True,
                            num_hidden_layers=3,
                            rope_scaling={"beta_fast": 4, "beta_slow": 1, "factor": 4, "mscale": 0.707,
                                          "mscale_all_dim": 0.707, "original_max_position_embeddings": 64,
-                                         "type": "yarn"}),
-               storage="F32", tokens=96),
+                                         "type": "yarn"}), tokens=72),
     Checkpoint("glm4-moe-lite", "MLA and MoE without an indexer (GLM-4.7-Flash), served",
                {**{k: v for k, v in glm_moe_dsa().items() if not k.startswith("index") and k != "qk_head_dim"},
                 "architectures": ["Glm4MoeLiteForCausalLM"], "model_type": "glm4_moe_lite", "head_dim": 8,
-                "num_hidden_layers": 4, "routed_scaling_factor": 1.8, "partial_rotary_factor": 1.0,
+                "num_hidden_layers": 3, "routed_scaling_factor": 1.8, "partial_rotary_factor": 1.0,
                 "rope_parameters": {"rope_theta": 1000000.0, "rope_type": "default"},
                 "rope_scaling": None}, served=True),
     Checkpoint("qwen3", "GQA, untied head, served", qwen3(), bfloat16_run=True, served=True),
@@ -160,9 +162,9 @@ CHECKPOINTS = [
                storage="F16", scales={"embed_tokens.weight": 0.3}),
     Checkpoint("qwen3-moe", "GQA with softmax-routed experts, one dense layer in the middle",
                qwen3(architectures=["Qwen3MoeForCausalLM"], model_type="qwen3_moe", decoder_sparse_step=1,
-                     mlp_only_layers=[2], moe_intermediate_size=16, norm_topk_prob=True, num_experts=8,
+                     mlp_only_layers=[1], moe_intermediate_size=16, norm_topk_prob=True, num_experts=8,
                      num_experts_per_tok=3, output_router_logits=False, router_aux_loss_coef=0.001), shards=2),
     quantized("glm-dsa-fp8-block", "fp8-block", "block FP8 weights (128x128, partial blocks)"),
-    quantized("glm-dsa-nvfp4-modelopt", "nvfp4-modelopt", "NVFP4 weights, modelopt convention"),
-    quantized("glm-dsa-nvfp4-ct", "nvfp4-compressed-tensors", "NVFP4 weights, compressed-tensors convention"),
+    quantized("glm-dsa-nvfp4-modelopt", "nvfp4-modelopt", "NVFP4 weights, modelopt convention; kv_b_proj kept bf16", ("*kv_b_proj*",)),
+    quantized("glm-dsa-nvfp4-ct", "nvfp4-compressed-tensors", "NVFP4 weights everywhere, compressed-tensors convention"),
 ]

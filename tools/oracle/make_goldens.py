@@ -132,7 +132,7 @@ def mtp_goldens(checkpoint, model, folder, ids, logits, final, out, report):
     out["mtp.next_token"] = np.array([next_token], np.int32)
     for key, shared in (("own", False), ("shared", True)):
         prefill, tokens, rows, sets = layer.drafts(ids, final, next_token, 3, shared)
-        out["mtp.prefill_logits"] = prefill.detach().numpy()
+        out["mtp.prefill_logits"] = prefill.detach().numpy()[out["hidden_positions"]]
         out[f"mtp.{key}.draft_ids"] = np.array(tokens, np.int32)
         out[f"mtp.{key}.draft_logits"] = rows.detach().numpy()
         report[f"mtp_draft_margin_{key}"] = float(top_two_margin(rows).min())
@@ -180,7 +180,7 @@ def make_one(checkpoint, out_root, seeds):
             import quantize
             write_checkpoint(checkpoint, source, seed)
             shutil.rmtree(folder, ignore_errors=True)
-            quantize.convert(source, folder, checkpoint.quantize)
+            quantize.convert(source, folder, checkpoint.quantize, checkpoint.exclude)
             shutil.rmtree(plain, ignore_errors=True)
             quantize.dequantize(folder, plain)
 
@@ -220,7 +220,8 @@ def write_goldens(checkpoint, model, folder, plain, seed, margin):
 
     if checkpoint.both_eps:
         runs.set_latent_eps(model, checkpoint.config["rms_norm_eps"])
-        other, _, _ = trunk_goldens(checkpoint, model, ids, "config_eps.", out)
+        other, _, _ = runs.whole(model, ids)
+        out["config_eps.logits"] = other.numpy()
         runs.set_latent_eps(model, 1e-6)
         report["eps_changes_logits_by"] = runs.relative_error(other, logits)
     if checkpoint.mtp:
