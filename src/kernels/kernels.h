@@ -245,7 +245,8 @@ struct MoeArgs {
   Tensor out;            // [tokens, hidden]
 };
 
-// Index of the largest value per row, the lowest on ties; -1 when the row holds a NaN.
+// Index of the largest value per row, the lowest on ties; -1 when the row holds a NaN or its
+// largest value is infinite: such a row must never become a token.
 struct ArgmaxArgs {
   ConstTensor logits;  // [rows, vocab]
   Tensor out;          // [rows] i32

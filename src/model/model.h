@@ -46,6 +46,11 @@ class Model {
   virtual const ModelConfig& config() const = 0;
   virtual const BlockLayout& block_layout() const = 0;
   virtual void forward(ForwardContext& context) const = 0;
+
+  // False when forward() needs host values of each step (scripted): it is then never captured.
+  virtual bool supports_graphs() const { return true; }
+  // Device memory that the loaded weights take; 0 when there are none.
+  virtual int64_t weights_bytes() const { return 0; }
 };
 
 struct LoadOptions {
