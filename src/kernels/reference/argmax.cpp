@@ -11,7 +11,7 @@ int32_t largest(const float* values, int64_t count) {
     if (std::isnan(values[i])) return -1;
     if (values[i] > values[at]) at = i;
   }
-  return static_cast<int32_t>(at);
+  return std::isinf(values[at]) ? -1 : static_cast<int32_t>(at);
 }
 
 }  // namespace
