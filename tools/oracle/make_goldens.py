@@ -43,8 +43,8 @@ def write_checkpoint(checkpoint, folder, seed):
             os.remove(os.path.join(folder, stale))
     write_json(os.path.join(folder, "config.json"), checkpoint.config)
     generation = {**GENERATION, "transformers_version": "5.17.0"}
-    for key in ("bos_token_id", "eos_token_id"):
-        generation[key] = checkpoint.config[key]
+    for key in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        generation[key] = checkpoint.config.get(key)
     write_json(os.path.join(folder, "generation_config.json"), generation)
     stf.write_folder(folder, make(checkpoint, folder, seed), checkpoint.shards)
 
