@@ -131,56 +131,80 @@ BATON_HOST_DEVICE inline float rope_value(const LatentRow& row, const uint8_t* d
   return 0.0F;
 }
 
+// A row is encoded in independent pieces, so that device threads can share one: pieces
+// [0, latent_pieces) hold latents (a scale group each, where the format has scales), the last
+// one holds the rope values.
+BATON_HOST_DEVICE inline int32_t latent_piece_size(const LatentRow& row) {
+  return row.format == LatentRowFormat::kFp8 ? kFp8ScaleGroup : kNvfp4ScaleGroup;
+}
+BATON_HOST_DEVICE inline int32_t latent_pieces(const LatentRow& row) {
+  return (row.latent + latent_piece_size(row) - 1) / latent_piece_size(row);
+}
+
+// latent: [row.latent] f32; 0 <= piece < latent_pieces(row).
+BATON_HOST_DEVICE inline void encode_latent_piece(const LatentRow& row,
+                                                  const float* latent,
+                                                  int32_t piece,
+                                                  uint8_t* data) {
+  const int32_t first = piece * latent_piece_size(row);
+  const int32_t wanted_end = first + latent_piece_size(row);
+  const int32_t end = wanted_end < row.latent ? wanted_end : row.latent;
+  float amax = 0.0F;
+  for (int32_t i = first; i < end; ++i) amax = fmaxf(amax, fabsf(latent[i]));
+  switch (row.format) {
+    case LatentRowFormat::kF32:
+      for (int32_t i = first; i < end; ++i) store_f32(data + 4 * i, latent[i]);
+      break;
+    case LatentRowFormat::kBF16:
+      for (int32_t i = first; i < end; ++i) store_bf16(data + 2 * i, latent[i]);
+      break;
+    case LatentRowFormat::kFp8: {
+      const float scale = fp8_scale(amax);
+      store_f32(data + fp8_scale_offset(row) + 4 * piece, scale);
+      for (int32_t i = first; i < end; ++i) data[i] = float_to_e4m3(latent[i] / scale);
+      break;
+    }
+    case LatentRowFormat::kNvfp4: {
+      const uint8_t code = float_to_e4m3_up(fmaxf(amax / 6.0F, 0.001953125F));
+      const float scale = e4m3_to_float(code);
+      data[nvfp4_scale_offset(row, piece)] = code;
+      for (int32_t i = first; i < end; i += 2) {
+        data[i / 2] = static_cast<uint8_t>(float_to_e2m1(latent[i] / scale) |
+                                           (float_to_e2m1(latent[i + 1] / scale) << 4));
+      }
+      break;
+    }
+  }
+}
+
+// rope: [row.rope] f32.
+BATON_HOST_DEVICE inline void encode_rope(const LatentRow& row, const float* rope, uint8_t* data) {
+  switch (row.format) {
+    case LatentRowFormat::kF32:
+      for (int32_t i = 0; i < row.rope; ++i) store_f32(data + 4 * (row.latent + i), rope[i]);
+      break;
+    case LatentRowFormat::kBF16:
+      for (int32_t i = 0; i < row.rope; ++i) store_bf16(data + 2 * (row.latent + i), rope[i]);
+      break;
+    case LatentRowFormat::kFp8: {
+      uint8_t* to = data + fp8_scale_offset(row) + 4 * latent_row_scale_groups(row);
+      for (int32_t i = 0; i < row.rope; ++i) store_bf16(to + 2 * i, rope[i]);
+      break;
+    }
+    case LatentRowFormat::kNvfp4:
+      for (int32_t i = 0; i < row.rope; ++i) data[row.latent / 2 + i] = float_to_e4m3(rope[i]);
+      break;
+  }
+}
+
 // latent: [row.latent] f32; rope: [row.rope] f32; data: latent_row_bytes(row) bytes.
 BATON_HOST_DEVICE inline void encode_latent_row(const LatentRow& row,
                                                 const float* latent,
                                                 const float* rope,
                                                 uint8_t* data) {
-  const auto group_amax = [&](int32_t first, int32_t count) {
-    float amax = 0.0F;
-    for (int32_t i = first; i < first + count && i < row.latent; ++i) {
-      amax = fmaxf(amax, fabsf(latent[i]));
-    }
-    return amax;
-  };
-  switch (row.format) {
-    case LatentRowFormat::kF32:
-      for (int32_t i = 0; i < row.latent; ++i) store_f32(data + 4 * i, latent[i]);
-      for (int32_t i = 0; i < row.rope; ++i) store_f32(data + 4 * (row.latent + i), rope[i]);
-      break;
-    case LatentRowFormat::kBF16:
-      for (int32_t i = 0; i < row.latent; ++i) store_bf16(data + 2 * i, latent[i]);
-      for (int32_t i = 0; i < row.rope; ++i) store_bf16(data + 2 * (row.latent + i), rope[i]);
-      break;
-    case LatentRowFormat::kFp8: {
-      uint8_t* scales = data + fp8_scale_offset(row);
-      const int32_t groups = static_cast<int32_t>(latent_row_scale_groups(row));
-      for (int32_t g = 0; g < groups; ++g) {
-        const int32_t first = g * kFp8ScaleGroup;
-        const float scale = fp8_scale(group_amax(first, kFp8ScaleGroup));
-        store_f32(scales + 4 * g, scale);
-        for (int32_t i = first; i < first + kFp8ScaleGroup && i < row.latent; ++i) {
-          data[i] = float_to_e4m3(latent[i] / scale);
-        }
-      }
-      for (int32_t i = 0; i < row.rope; ++i) store_bf16(scales + 4 * groups + 2 * i, rope[i]);
-      break;
-    }
-    case LatentRowFormat::kNvfp4:
-      for (int32_t b = 0; b < row.latent / kNvfp4ScaleGroup; ++b) {
-        const int32_t first = b * kNvfp4ScaleGroup;
-        const float wanted = fmaxf(group_amax(first, kNvfp4ScaleGroup) / 6.0F, 0.001953125F);
-        const uint8_t code = float_to_e4m3_up(wanted);
-        const float scale = e4m3_to_float(code);
-        data[nvfp4_scale_offset(row, b)] = code;
-        for (int32_t i = first; i < first + kNvfp4ScaleGroup; i += 2) {
-          data[i / 2] = static_cast<uint8_t>(float_to_e2m1(latent[i] / scale) |
-                                             (float_to_e2m1(latent[i + 1] / scale) << 4));
-        }
-      }
-      for (int32_t i = 0; i < row.rope; ++i) data[row.latent / 2 + i] = float_to_e4m3(rope[i]);
-      break;
-  }
+  const int32_t pieces = latent_pieces(row);
+  for (int32_t piece = 0; piece < pieces; ++piece) encode_latent_piece(row, latent, piece, data);
+  encode_rope(row, rope, data);
 }
 
 }  // namespace baton
