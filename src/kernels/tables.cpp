@@ -3,12 +3,18 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/levels.h"
+
 namespace baton {
 namespace {
 
 // Best first. Planning kernels compute nothing, so they cannot be asked for by name.
 std::vector<const KernelTable*> tables_of(const Device& device) {
-  if (device.name() == "cpu") return {&cpu_kernels(), &reference_kernels()};
+  if (device.name() == "cpu") {
+    std::vector<const KernelTable*> tables = cpu_levels();
+    tables.push_back(&reference_kernels());
+    return tables;
+  }
   if (device.name().starts_with("cuda") && cuda_kernels() != nullptr) return {cuda_kernels()};
   return {};
 }
