@@ -161,9 +161,13 @@ def rewrite(source, target, transform, edit_config):
 
 
 def convert(source, target, scheme, exclude=(), power_of_two=False):
-    """Writes a quantised copy of `source`; returns the number of quantised and of kept weights."""
+    """Writes a quantised copy of `source`; returns the number of quantised and of kept linear weights."""
     if scheme not in SCHEMES:
         raise ValueError(f"scheme: expected one of {', '.join(SCHEMES)}, got {scheme}")
+    weight_files(source)
+    with open(os.path.join(source, "config.json"), encoding="utf-8") as file:
+        if "quantization_config" in json.load(file):
+            raise ValueError(f"{source}: config.json already has a quantization_config")
     patterns = list(ALWAYS_EXCLUDED) + list(exclude)
     kept, count = set(), 0
 
@@ -181,8 +185,6 @@ def convert(source, target, scheme, exclude=(), power_of_two=False):
         return out
 
     def edit_config(config):
-        if "quantization_config" in config:
-            raise ValueError(f"{source}: config.json already has a quantization_config")
         ignored = ignore_list(kept, patterns, scheme)
         return {**config, "quantization_config": quantization_config(scheme, ignored, power_of_two)}
 

@@ -169,6 +169,13 @@ class Folders(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "found neither"):
             quantize.convert(self.scratch.name, os.path.join(self.scratch.name, "x"), "fp8-block")
 
+    def test_a_quantised_folder_is_refused_before_anything_is_written(self):
+        target, _, _ = self.converted("fp8-block")
+        again = os.path.join(self.scratch.name, "again")
+        with self.assertRaisesRegex(ValueError, "already has a quantization_config"):
+            quantize.convert(target, again, "fp8-block")
+        self.assertFalse(os.path.exists(again))
+
 
 if __name__ == "__main__":
     unittest.main()
