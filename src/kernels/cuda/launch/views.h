@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "device/tensor.h"
+#include "kernels/cuda/launch/launch.h"
 #include "kernels/kernels.h"
 #include "kv_cache/row_formats/index_page.h"
 
