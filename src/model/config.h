@@ -25,6 +25,7 @@ struct RopeConfig {
   double beta_slow = 1.0;
   double mscale = 0.0;
   double mscale_all_dim = 0.0;
+  bool truncate = true;  // yarn: round the borders of the ramp to whole dimensions
   std::optional<double> attention_factor;
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
@@ -36,6 +37,17 @@ enum class KeyFate : uint8_t { kUsed, kIrrelevant, kUnconsumed };
 struct LedgerEntry {
   std::string key;  // dotted path, "rope_parameters.rope_theta"
   KeyFate fate = KeyFate::kUnconsumed;
+  std::string reason;  // why an irrelevant key is irrelevant
+};
+
+// What quantization_config (or hf_quant_config.json) declares. Whether one tensor is quantised
+// is decided by its scale tensors; this only gives block sizes and is checked for consistency.
+struct QuantizationDeclaration {
+  std::string method;       // "fp8", "modelopt", "compressed-tensors"; empty: none declared
+  std::string description;  // "fp8 e4m3, blocks of 128 x 128"
+  int64_t block_rows = 0;   // 0: not declared
+  int64_t block_columns = 0;
+  std::vector<std::string> excluded;  // names, shell wildcards, "re:" regular expressions
 };
 
 struct ModelConfig {
@@ -83,6 +95,7 @@ struct ModelConfig {
   bool norm_topk_prob = true;
   float routed_scaling_factor = 1.0F;
   bool softmax_routing = false;
+  bool group_max_score = false;  // a group's score is its largest, not its two largest
   std::vector<bool> moe_layers;  // one per layer
 
   int64_t num_mtp_layers = 0;
@@ -95,12 +108,27 @@ struct ModelConfig {
   std::optional<int32_t> top_k;
   std::optional<bool> do_sample;
 
-  Json quantization;  // quantization_config, or what hf_quant_config.json says; null without
-  std::vector<LedgerEntry> ledger;
+  QuantizationDeclaration quantization;
+  Json json;  // the whole of config.json
+
+  std::vector<LedgerEntry> ledger;    // of config.json
+  std::vector<std::string> warnings;  // contradictions that a stated rule resolved
+
+  bool has_indexer() const { return !indexer_modes.empty(); }
+  bool is_latent() const { return kv_lora_rank > 0; }
+  int64_t qk_head_dim() const { return qk_nope_head_dim + qk_rope_head_dim; }
 };
 
 // Reads config.json (and, when there, generation_config.json and hf_quant_config.json). Works
-// without any weight file.
+// without any weight file. Errors name file and key, what was expected and what was found.
 Result<ModelConfig> read_model_config(const std::string& folder);
+
+// The values of model_type that read_model_config knows.
+std::vector<std::string> supported_model_types();
+
+// Which layers run their own indexer (models.md A.2). `types` (indexer_types) wins over
+// `pattern` ("FSSF..."), which wins over freq and offset: layer i is full when
+// max(i - offset + 1, 0) mod freq = 0.
+std::vector<IndexerMode> indexer_modes_from_schedule(int64_t layers, int64_t freq, int64_t offset);
 
 }  // namespace baton
