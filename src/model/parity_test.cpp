@@ -1,0 +1,171 @@
+// Answers against transformers: every data flow, the reference and the CPU table, whole prefill,
+// chunks and decode. The goldens are f32 runs of the stored weights (testdata/README.md).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "model/testing/model_harness.h"
+
+namespace baton {
+namespace {
+
+using testing::Golden;
+using testing::ModelHarness;
+using testing::read_golden;
+using testing::relative_l2;
+
+constexpr const char* kFolders[] = {
+    "glm-dsa-list",
+    "glm-dsa-freq",
+    "glm-dsa-pattern",
+    "glm-dsa-geometry",
+    "glm-dsa-ties",
+    "deepseek-v32",
+    "deepseek-v3-yarn",
+    "deepseek-v3-moonlight",
+    "deepseek-v2",
+    "glm4-moe-lite",
+    "qwen3",
+    "qwen3-tied",
+    "qwen3-moe",
+};
+constexpr const char* kTables[] = {"reference", "auto"};
+
+std::string folder_of(const std::string& name) {
+  return "testdata/" + name;
+}
+
+LoadOptions exact() {
+  LoadOptions options;
+  options.kv_cache_dtype = KvCacheDtype::kF32;
+  return options;
+}
+
+std::unique_ptr<ModelHarness> open(const std::string& name,
+                                   const std::string& table,
+                                   const LoadOptions& options) {
+  auto harness = ModelHarness::open(folder_of(name), table, options, 256);
+  EXPECT_TRUE(harness) << harness.error().message;
+  return harness ? std::move(*harness) : nullptr;
+}
+
+class Parity : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {
+ protected:
+  std::string name() const { return std::get<0>(GetParam()); }
+  std::string table() const { return std::get<1>(GetParam()); }
+  Golden golden() const { return read_golden(folder_of(name()) + "/golden.safetensors"); }
+};
+
+TEST_P(Parity, LogitsMatchTransformersBelowAndAboveTheSelectionSize) {
+  const auto harness = open(name(), table(), exact());
+  ASSERT_NE(harness, nullptr);
+  const Golden want = golden();
+  double worst = 0.0;
+  for (const std::string prefix : {"", "short."}) {
+    harness->restart();
+    const auto logits = harness->run(want.at(prefix + "input_ids").ints);
+    worst = std::max(worst, relative_l2(logits, want.at(prefix + "logits").values));
+  }
+  std::printf("| %-22s | %-9s | %.1e |\n", name().c_str(), table().c_str(), worst);
+  EXPECT_LT(worst, 1e-4);
+}
+
+TEST_P(Parity, HiddenStatesMatchAfterEveryLayer) {
+  const auto harness = open(name(), table(), exact());
+  ASSERT_NE(harness, nullptr);
+  const Golden want = golden();
+  harness->run(want.at("input_ids").ints);
+  const auto& at = want.at("hidden_positions").ints;
+  const auto width = static_cast<size_t>(harness->model().config().hidden_size);
+  for (int64_t layer = 0; layer < harness->model().config().num_layers; ++layer) {
+    const auto key = "hidden." + std::to_string(layer);
+    const std::vector<float>& all = harness->floats().at(key);
+    std::vector<float> rows;
+    for (const int32_t p : at) {
+      const auto first = all.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(p) * width);
+      rows.insert(rows.end(), first, first + static_cast<ptrdiff_t>(width));
+    }
+    EXPECT_LT(relative_l2(rows, want.at(key).values), 1e-4) << key;
+  }
+}
+
+TEST_P(Parity, FullLayersSelectTheSamePositions) {
+  const auto harness = open(name(), table(), exact());
+  ASSERT_NE(harness, nullptr);
+  const ModelConfig& config = harness->model().config();
+  const Golden want = golden();
+  int64_t full_layers = 0;
+  for (const std::string prefix : {"", "short."}) {
+    harness->restart();
+    harness->run(want.at(prefix + "input_ids").ints);
+    for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+      const std::string number = std::to_string(layer);
+      const auto found = want.find(prefix + "index." + number + ".topk");
+      const bool full = config.has_indexer() &&
+                        config.indexer_modes[static_cast<size_t>(layer)] == IndexerMode::kFull;
+      ASSERT_EQ(found != want.end(), full) << "layer " << layer;
+      if (!full) continue;
+      ++full_layers;
+      const std::vector<int32_t>& got = harness->ints().at("selection." + number);
+      const auto tokens = static_cast<size_t>(found->second.shape[0]);
+      const auto columns = static_cast<size_t>(found->second.shape[1]);
+      const auto top_k = static_cast<size_t>(config.index_top_k);
+      for (size_t t = 0; t < tokens; ++t) {
+        for (size_t j = 0; j < top_k; ++j) {
+          const int32_t expected = j < columns ? found->second.ints[t * columns + j] : -1;
+          ASSERT_EQ(got[t * top_k + j], expected) << "layer " << layer << " token " << t;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(full_layers > 0, config.has_indexer());
+}
+
+TEST_P(Parity, ChunksAndDecodeGiveTheBitsOfOnePass) {
+  const auto harness = open(name(), table(), exact());
+  ASSERT_NE(harness, nullptr);
+  const std::vector<int32_t> ids = golden().at("input_ids").ints;
+  const std::vector<float> whole = harness->run(ids);
+  const std::vector<uint8_t> bytes = harness->kv_bytes();
+  const std::vector<std::vector<int64_t>> cuts = {{23, 1, 17},
+                                                  {15, 16, 17},
+                                                  {63},
+                                                  {static_cast<int64_t>(ids.size()) - 1},
+                                                  std::vector<int64_t>(ids.size(), 1)};
+  for (const auto& chunks : cuts) {
+    harness->restart();
+    EXPECT_EQ(harness->run_chunks(ids, chunks), whole) << "first chunk " << chunks.front();
+    EXPECT_EQ(harness->kv_bytes(), bytes) << "first chunk " << chunks.front();
+  }
+}
+
+TEST_P(Parity, GreedyDecodingGivesTheSameTokens) {
+  const auto harness = open(name(), table(), exact());
+  ASSERT_NE(harness, nullptr);
+  const Golden want = golden();
+  const auto vocab = static_cast<ptrdiff_t>(harness->model().config().vocab_size);
+  std::vector<float> logits = harness->run(want.at("greedy.prompt_ids").ints);
+  std::vector<int32_t> tokens;
+  for (size_t i = 0; i < want.at("greedy.ids").ints.size(); ++i) {
+    const auto best = std::max_element(logits.end() - vocab, logits.end());
+    tokens.push_back(static_cast<int32_t>(best - (logits.end() - vocab)));
+    logits = harness->run({&tokens.back(), 1});
+  }
+  EXPECT_EQ(tokens, want.at("greedy.ids").ints);
+}
+
+INSTANTIATE_TEST_SUITE_P(AllFlows,
+                         Parity,
+                         ::testing::Combine(::testing::ValuesIn(kFolders),
+                                            ::testing::ValuesIn(kTables)),
+                         [](const auto& param_info) {
+                           std::string name = std::string(std::get<0>(param_info.param)) + "_" +
+                                              std::get<1>(param_info.param);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace baton
