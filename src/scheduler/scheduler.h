@@ -1,0 +1,131 @@
+// Decides what each engine step computes. Pure host logic: no tensors, no devices, no clocks,
+// no sockets, no threads. plan(), then commit(), forever. Engine thread.
+//
+// Order. Sequences are served by (priority, arrival). Decoding ones come first in every step.
+// What is left of the token budget goes to prompts (running and newly admitted): while more
+// than one prompt wants it, the first in order gets half, and the other half goes to the rest,
+// the shortest remainder first; what one does not need goes to the next. So a short prompt
+// behind a very long one gets in at once, and the long one never gets less than half.
+//
+// Memory. A sequence is admitted when the pool holds blocks for all its known tokens, and takes
+// them then; after that it grows one block at a time. When one cannot grow, the last in order
+// that this step has not planned is preempted: its blocks go back (computed ones stay in the
+// prefix index) and it waits again in its old place. A waiting sequence that does not fit lets
+// others pass, at most kMaxPassedOver of them; then it keeps its place until it fits. A waiting
+// sequence may preempt running ones of strictly lower priority.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kv_cache/block_pool.h"
+#include "kv_cache/prefix_index.h"
+#include "scheduler/request.h"
+#include "scheduler/sequence.h"
+
+namespace baton {
+
+constexpr int32_t kMaxPassedOver = 64;
+
+struct SchedulerLimits {
+  int32_t max_model_len = 0;
+  int32_t max_num_seqs = 64;
+  int32_t max_num_batched_tokens = 4096;
+  // Rows of logits in one step: one per sampled sequence, and one per prompt token whose
+  // logprob is wanted. At least max_num_seqs.
+  int32_t max_logit_rows = 64;
+  bool enable_prefix_caching = true;
+  std::vector<int32_t> eos_token_ids;
+};
+
+struct StepPlan {
+  // Compute tokens [first, first + count); if that reaches the last known token, sample one
+  // more. Prompt chunks and decode steps are the same thing.
+  struct Item {
+    Sequence* sequence;
+    int32_t first;
+    int32_t count;
+    bool samples;
+    bool prompt_logprobs;  // logits of every token of the chunk are wanted
+  };
+  std::vector<Item> items;
+  int32_t tokens = 0;
+  int32_t logit_rows = 0;
+};
+
+// What sampling gave for one item that samples.
+struct Sampled {
+  int32_t token = -1;
+  std::optional<Error> error = std::nullopt;  // this sequence ends with kError
+};
+
+struct Finished {
+  std::unique_ptr<Sequence> sequence;
+  FinishReason reason = FinishReason::kStop;
+  std::optional<int32_t> stop_token = std::nullopt;
+  std::optional<Error> error = std::nullopt;
+};
+
+struct SchedulerCounters {
+  int64_t preemptions = 0;
+  int64_t prefix_cache_queries = 0;
+  int64_t prefix_cache_hits = 0;
+};
+
+class Scheduler {
+ public:
+  // The pool and index outlive the scheduler.
+  Scheduler(const SchedulerLimits& limits, BlockPool& pool, PrefixIndex& index);
+
+  // The request passed check_request(). Returns the sequence, which stays where it is until it
+  // comes back in a Finished.
+  Sequence& add(Request request);
+
+  StepPlan plan();
+
+  // `sampled` has one entry per item that samples, in order. Appends tokens, registers full
+  // blocks and takes out what ended. The plan is used up.
+  std::vector<Finished> commit(const StepPlan& plan, std::vector<Sampled> sampled);
+
+  // Takes a request out in any state, between commit() and plan(). Null: not here.
+  std::unique_ptr<Sequence> remove(RequestId id);
+  // Takes all out.
+  std::vector<std::unique_ptr<Sequence>> remove_all();
+
+  bool idle() const { return waiting_.empty() && running_.empty(); }
+  size_t running() const { return running_.size(); }
+  size_t waiting() const { return waiting_.size(); }
+  const SchedulerCounters& counters() const { return counters_; }
+
+  // The pool's and index's own checks; with `idle`, also that nothing is referenced.
+  Status check() const;
+
+ private:
+  using Sequences = std::vector<std::unique_ptr<Sequence>>;  // sorted by Sequence::before
+
+  bool continue_decoding(StepPlan& plan);
+  void share_budget(StepPlan& plan);
+  void admit_waiting();
+  void make_room_by_priority();
+  bool fits(const Sequence& sequence) const;
+  bool admit(Sequence& sequence);
+  bool grow(Sequence& sequence);
+  Sequence* victim();
+  void preempt(Sequence& sequence);
+  int32_t plan_chunk(StepPlan& plan, Sequence& sequence, int32_t budget);
+  std::unique_ptr<Sequence> take(Sequences& from, const Sequence& sequence);
+  static void insert_sorted(Sequences& into, std::unique_ptr<Sequence> sequence);
+
+  SchedulerLimits limits_;
+  BlockPool& pool_;
+  PrefixIndex& index_;
+  Sequences waiting_;
+  Sequences running_;
+  SchedulerCounters counters_;
+  uint64_t next_arrival_ = 0;
+  uint64_t step_ = 0;
+};
+
+}  // namespace baton
