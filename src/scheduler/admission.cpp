@@ -15,7 +15,8 @@ Error unexpected(const char* field, const char* expected, const T& got) {
 }
 
 Status check_prompt(const Request& request, const AdmissionLimits& limits) {
-  if (request.prompt.empty()) return invalid_argument("prompt: expected at least one token, got none");
+  if (request.prompt.empty())
+    return invalid_argument("prompt: expected at least one token, got none");
   const auto length = request.prompt.size();
   if (length >= static_cast<size_t>(limits.max_model_len)) {
     return invalid_argument("prompt: " + std::to_string(length) +

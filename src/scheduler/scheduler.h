@@ -2,10 +2,11 @@
 // no sockets, no threads. plan(), then commit(), forever. Engine thread.
 //
 // Order. Sequences are served by (priority, arrival). Decoding ones come first in every step.
-// What is left of the token budget goes to prompts (running and newly admitted): while more
-// than one prompt wants it, the first in order gets half, and the other half goes to the rest,
-// the shortest remainder first; what one does not need goes to the next. So a short prompt
-// behind a very long one gets in at once, and the long one never gets less than half.
+// What is left of the token budget goes to prompts (running and newly admitted). The first in
+// order gets what it needs if that is no more than the budget, else half of it; the rest goes
+// to the others, the shortest remainder first; what they leave goes back to the first. So a
+// short prompt behind a very long one gets in at once, and the long one never gets less than
+// half.
 //
 // Memory. A sequence is admitted when the pool holds blocks for all its known tokens, and takes
 // them then; after that it grows one block at a time. When one cannot grow, the last in order
@@ -106,15 +107,19 @@ class Scheduler {
   using Sequences = std::vector<std::unique_ptr<Sequence>>;  // sorted by Sequence::before
 
   bool continue_decoding(StepPlan& plan);
+  std::vector<Sequence*> prefilling() const;
+  static int32_t guaranteed(const Sequence& first, int32_t room);
   void share_budget(StepPlan& plan);
-  void admit_waiting();
+  void admit_waiting(const StepPlan& plan);
+  bool would_compute_now(const Sequence& candidate, int32_t room) const;
   void make_room_by_priority();
-  bool fits(const Sequence& sequence) const;
-  bool admit(Sequence& sequence);
+  bool reserve_blocks(Sequence& sequence);
+  int64_t reusable_tokens(const Sequence& sequence) const;
   bool grow(Sequence& sequence);
-  Sequence* victim();
+  Sequence& victim();
   void preempt(Sequence& sequence);
   int32_t plan_chunk(StepPlan& plan, Sequence& sequence, int32_t budget);
+  std::optional<Finished> commit_item(const StepPlan::Item& item, Sampled* sampled);
   std::unique_ptr<Sequence> take(Sequences& from, const Sequence& sequence);
   static void insert_sorted(Sequences& into, std::unique_ptr<Sequence> sequence);
 

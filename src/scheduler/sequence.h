@@ -25,11 +25,12 @@ struct Sequence {
   BlockTable blocks;
   SequenceState state = SequenceState::kWaiting;
 
-  uint64_t arrival = 0;         // order of submission; kept through preemption
-  int32_t cached_tokens = -1;   // prompt tokens found on first admission; -1 before it
-  int32_t passed_over = 0;      // admissions of others while this one, older, did not fit
+  uint64_t arrival = 0;        // order of submission; kept through preemption
+  int32_t cached_tokens = -1;  // prompt tokens found on first admission; -1 before it
+  int32_t passed_over = 0;     // admissions of others while this one, older, did not fit
   int32_t preemptions = 0;
-  uint64_t planned_step = 0;    // last step that computes for it
+  uint64_t planned_step = 0;  // last step that computes for it
+  int32_t blocked_at = -1;    // available blocks when it last did not fit
 
   int32_t known() const { return static_cast<int32_t>(tokens.size()); }
   int32_t output_count() const { return known() - prompt_tokens; }
