@@ -20,6 +20,8 @@ struct EngineOptions {
   int32_t max_num_seqs = 64;              // sequences in one step
   int32_t max_num_batched_tokens = 4096;  // tokens in one step
   int32_t max_queued_requests = 1024;     // beyond it submit() refuses at once
+  int64_t max_queued_tokens = 0;          // prompt tokens in the queue; 0: no limit. A single
+                                          // request is taken at any size when none waits
   int64_t kv_cache_memory_bytes = 0;      // 0: from what memory is available
   int64_t kv_cache_tokens = 0;            // > 0: overrides the byte size
   double memory_utilization = 0.9;        // of available memory, when nothing else is given

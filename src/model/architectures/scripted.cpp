@@ -30,7 +30,7 @@ constexpr PlainRow kRow{.format = PlainRowFormat::kF32, .kv_heads = 1, .head_dim
 template <typename T>
 std::vector<T> to_host(Queue& queue, const ConstTensor& tensor) {
   std::vector<T> host(static_cast<size_t>(tensor.elements()));
-  queue.copy(host.data(), tensor.data, host.size() * sizeof(T));
+  if (!host.empty()) queue.copy(host.data(), tensor.data, host.size() * sizeof(T));
   return host;
 }
 

@@ -1,0 +1,48 @@
+// Which decode batches are captured and replayed. Owned by the model runner, engine thread.
+//
+// A decode step's shapes are rounded up to a grid: batch sizes 1, 2, 4, 8, 16, ... and contexts
+// of 4,096 tokens times a power of four, each ending at its limit. A captured graph holds its
+// addresses and shapes, so one graph serves every step of its cell; a cell is captured the
+// first time it is met.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "base/result.h"
+#include "device/device.h"
+
+namespace baton {
+
+struct GraphCell {
+  int32_t batch = 0;    // sequences, padding included
+  int32_t context = 0;  // upper bound of positions + 1
+
+  auto operator<=>(const GraphCell&) const = default;
+};
+
+// The smallest cell that holds the step; limits are max_num_seqs and max_model_len.
+GraphCell graph_cell(int32_t batch, int32_t context, const GraphCell& limits);
+
+class GraphPlan {
+ public:
+  // Runs `work`, which only enqueues: captured on the first call for a cell, replayed on every
+  // one. False: the device could not capture; nothing was run, and graphs are off from now on.
+  bool run(Queue& queue, const GraphCell& cell, const std::function<void()>& work);
+
+  bool usable() const { return usable_; }
+  int64_t replays() const { return replays_; }
+  size_t captured() const { return graphs_.size(); }
+
+ private:
+  const Graph* capture(Queue& queue, const GraphCell& cell, const std::function<void()>& work);
+
+  std::map<GraphCell, std::unique_ptr<Graph>> graphs_;
+  int64_t replays_ = 0;
+  bool usable_ = true;
+};
+
+}  // namespace baton
