@@ -1,0 +1,90 @@
+// 16 floats in a register. Needs AVX-512 F, BW, VL and DQ.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace baton::cpu {
+
+struct Avx512 {
+  using V = __m512;
+  static constexpr int kLanes = 16;
+  // Accumulator tiles: 4 x 6 and their operands fill the 32 registers.
+  static constexpr int kTileRows = 4;
+  static constexpr int kSumVectors = 6;
+  static constexpr int kIndexHeads = 6;
+
+  static V zero() { return _mm512_setzero_ps(); }
+  static V set(float x) { return _mm512_set1_ps(x); }
+  static V load(const float* p) { return _mm512_loadu_ps(p); }
+  static V load_first(const float* p, int64_t count) {
+    return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1U << count) - 1U), p);
+  }
+  static void store(float* p, V v) { _mm512_storeu_ps(p, v); }
+  static void store_first(float* p, V v, int64_t count) {
+    _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1U << count) - 1U), v);
+  }
+  static V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
+  static V add(V a, V b) { return _mm512_add_ps(a, b); }
+  static V sub(V a, V b) { return _mm512_sub_ps(a, b); }
+  static V mul(V a, V b) { return _mm512_mul_ps(a, b); }
+  static V div(V a, V b) { return _mm512_div_ps(a, b); }
+  static V max(V a, V b) { return _mm512_max_ps(a, b); }  // b where either is NaN
+  static V min(V a, V b) { return _mm512_min_ps(a, b); }
+  static V round(V a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT); }
+  static V times_power_of_two(V a, V exponent) { return _mm512_scalef_ps(a, exponent); }
+
+  static float sum(V v) {
+    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+    quarter = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));
+    return _mm_cvtss_f32(_mm_add_ss(quarter, _mm_movehdup_ps(quarter)));
+  }
+  static float largest(V v) { return _mm512_reduce_max_ps(v); }
+
+  static V load_bf16(const uint16_t* p) {
+    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+  }
+  static V load_f16(const uint16_t* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  // e4m3 is half precision with a shorter exponent: move the bits, then scale by 2^8. The
+  // code of NaN becomes that of half precision.
+  static V load_e4m3(const uint8_t* p) {
+    const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    const __m256i magnitude = _mm256_set1_epi16(0x3f80);
+    const __m256i half = _mm256_andnot_si256(_mm256_set1_epi16(0x4000), _mm256_slli_epi16(wide, 7));
+    const __mmask16 nan = _mm256_testn_epi16_mask(_mm256_xor_si256(half, magnitude), magnitude);
+    const __m256i fixed = _mm256_mask_mov_epi16(half, nan, _mm256_set1_epi16(0x7e00));
+    return _mm512_mul_ps(_mm512_cvtph_ps(fixed), _mm512_set1_ps(256.0F));
+  }
+  // 16 codes of 8 bytes: each lane takes its nibble, the permutation looks it up.
+  static V load_e2m1(const uint8_t* p) {
+    const __m512i table_bits = _mm512_castps_si512(_mm512_setr_ps(0.0F,
+                                                                  0.5F,
+                                                                  1.0F,
+                                                                  1.5F,
+                                                                  2.0F,
+                                                                  3.0F,
+                                                                  4.0F,
+                                                                  6.0F,
+                                                                  -0.0F,
+                                                                  -0.5F,
+                                                                  -1.0F,
+                                                                  -1.5F,
+                                                                  -2.0F,
+                                                                  -3.0F,
+                                                                  -4.0F,
+                                                                  -6.0F));
+    const __m512i words = _mm512_permutexvar_epi32(
+        _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1),
+        _mm512_castsi128_si512(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+    const __m512i codes = _mm512_srlv_epi32(
+        words, _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28));
+    return _mm512_castsi512_ps(_mm512_permutexvar_epi32(codes, table_bits));
+  }
+};
+
+}  // namespace baton::cpu

@@ -1,0 +1,135 @@
+// Softmax over a tile and the weighted sum of its values.
+#pragma once
+
+#include "kernels/cpu/generic/exponential.h"
+#include "kernels/cpu/microkernels.h"
+
+namespace baton::cpu {
+
+template <typename S>
+float softmax_tile(float* scores, int64_t n, float scale, float* maximum, float* total) {
+  using V = typename S::V;
+  const V minus_infinity = S::set(-__builtin_inff());
+  // Lanes past n hold -inf from here on, and exp makes them next to nothing; they are zeroed.
+  V best = minus_infinity;
+  int64_t i = 0;
+  for (; i + S::kLanes <= n; i += S::kLanes) {
+    const V s = S::mul(S::load(scores + i), S::set(scale));
+    S::store(scores + i, s);
+    best = S::max(best, s);
+  }
+  float largest = S::largest(best);
+  for (int64_t j = i; j < n; ++j) {
+    scores[j] *= scale;
+    largest = scores[j] > largest ? scores[j] : largest;
+  }
+  const float previous = *maximum;
+  const float now = largest > previous ? largest : previous;
+  V sum = S::zero();
+  for (i = 0; i < n; i += S::kLanes) {
+    const int64_t left = n - i;
+    const bool whole = left >= S::kLanes;
+    const V s = whole ? S::load(scores + i) : S::load_first(scores + i, left);
+    V p = exponential<S>(S::sub(s, S::set(now)));
+    S::store(scores + i, p);
+    if (!whole) {
+      for (int64_t j = n; j < i + S::kLanes; ++j) scores[j] = 0.0F;
+      p = S::load(scores + i);
+    }
+    sum = S::add(sum, p);
+  }
+  for (; i < padded(n); ++i) scores[i] = 0.0F;
+  const float factor = previous == -__builtin_inff() ? 0.0F : __builtin_expf(previous - now);
+  *maximum = now;
+  *total = *total * factor + S::sum(sum);
+  return factor;
+}
+
+template <typename S, int M, int C>
+inline void accumulate_tile(float* sums,
+                            int64_t sums_stride,
+                            const float* factors,
+                            const float* weights,
+                            int64_t weights_stride,
+                            const float* values,
+                            int64_t values_stride,
+                            int64_t n) {
+  using V = typename S::V;
+  V acc[M][C];
+  for (int m = 0; m < M; ++m) {
+    for (int c = 0; c < C; ++c) {
+      acc[m][c] = S::mul(S::load(sums + m * sums_stride + c * S::kLanes), S::set(factors[m]));
+    }
+  }
+  for (int64_t j = 0; j < n; ++j) {
+    V value[C];
+    for (int c = 0; c < C; ++c) value[c] = S::load(values + j * values_stride + c * S::kLanes);
+    for (int m = 0; m < M; ++m) {
+      const V weight = S::set(weights[m * weights_stride + j]);
+      for (int c = 0; c < C; ++c) acc[m][c] = S::fma(weight, value[c], acc[m][c]);
+    }
+  }
+  for (int m = 0; m < M; ++m) {
+    for (int c = 0; c < C; ++c) S::store(sums + m * sums_stride + c * S::kLanes, acc[m][c]);
+  }
+}
+
+template <typename S, int M>
+inline void accumulate_rows(float* sums,
+                            int64_t sums_stride,
+                            const float* factors,
+                            const float* weights,
+                            int64_t weights_stride,
+                            const float* values,
+                            int64_t values_stride,
+                            int64_t n,
+                            int64_t width) {
+  constexpr int64_t kStep = int64_t{S::kSumVectors} * S::kLanes;
+  int64_t c = 0;
+  for (; c + kStep <= width; c += kStep) {
+    accumulate_tile<S, M, S::kSumVectors>(
+        sums + c, sums_stride, factors, weights, weights_stride, values + c, values_stride, n);
+  }
+  for (; c < width; c += S::kLanes) {
+    accumulate_tile<S, M, 1>(
+        sums + c, sums_stride, factors, weights, weights_stride, values + c, values_stride, n);
+  }
+}
+
+template <typename S>
+void accumulate(float* sums,
+                int64_t sums_stride,
+                int64_t m,
+                const float* factors,
+                const float* weights,
+                int64_t weights_stride,
+                const float* values,
+                int64_t values_stride,
+                int64_t n,
+                int64_t width) {
+  int64_t i = 0;
+  for (; i + 4 <= m; i += 4) {
+    accumulate_rows<S, 4>(sums + i * sums_stride,
+                          sums_stride,
+                          factors + i,
+                          weights + i * weights_stride,
+                          weights_stride,
+                          values,
+                          values_stride,
+                          n,
+                          width);
+  }
+  for (; i < m; ++i) {
+    accumulate_rows<S, 1>(sums + i * sums_stride,
+                          sums_stride,
+                          factors + i,
+                          weights + i * weights_stride,
+                          weights_stride,
+                          values,
+                          values_stride,
+                          n,
+                          width);
+  }
+}
+
+}  // namespace baton::cpu

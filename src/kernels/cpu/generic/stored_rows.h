@@ -1,0 +1,121 @@
+// Reading rows of a stored matrix into registers, one struct per form. begin_block is called
+// for N rows before the columns of a scale block; load() reads kLanes columns of row `row + n`,
+// n < N; tail() reads the last, incomplete vector.
+#pragma once
+
+#include <cstring>
+#include <type_traits>
+
+#include "kernels/cpu/microkernels.h"
+
+namespace baton::cpu {
+
+template <typename S, DType kForm>
+struct PlainRows {
+  using T = std::conditional_t<kForm == DType::kF32,
+                               float,
+                               std::conditional_t<kForm == DType::kF8E4M3, uint8_t, uint16_t>>;
+  const T* data;
+  int64_t columns;
+
+  PlainRows(const WeightView& weight, int64_t first)
+      : data(static_cast<const T*>(weight.data) + first * weight.columns),
+        columns(weight.columns) {}
+  static typename S::V widen(const T* from) {
+    if constexpr (kForm == DType::kF32) return S::load(from);
+    if constexpr (kForm == DType::kBF16) return S::load_bf16(from);
+    if constexpr (kForm == DType::kF16) return S::load_f16(from);
+    if constexpr (kForm == DType::kF8E4M3) return S::load_e4m3(from);
+  }
+  int64_t block_columns() const { return columns; }
+  template <int N>
+  void begin_block(int64_t, int64_t) {}
+  typename S::V load(int64_t row, int n, int64_t k) const {
+    return widen(data + (row + n) * columns + k);
+  }
+  typename S::V tail(int64_t row, int n, int64_t k) const {
+    T values[S::kLanes] = {};
+    std::memcpy(
+        values, data + (row + n) * columns + k, static_cast<size_t>(columns - k) * sizeof(T));
+    return widen(values);
+  }
+};
+
+template <typename S>
+struct Fp8Rows {
+  const uint8_t* data;
+  const float* scales;
+  int64_t columns, width, blocks, first, block_rows;
+  typename S::V scale[8];
+
+  Fp8Rows(const WeightView& weight, int64_t first_row)
+      : data(static_cast<const uint8_t*>(weight.data) + first_row * weight.columns),
+        scales(static_cast<const float*>(weight.scales)),
+        columns(weight.columns),
+        width(weight.block_columns),
+        blocks((weight.columns + weight.block_columns - 1) / weight.block_columns),
+        first(first_row),
+        block_rows(weight.block_rows) {}
+  int64_t block_columns() const { return width; }
+  template <int N>
+  void begin_block(int64_t row, int64_t k) {
+    for (int n = 0; n < N; ++n) {
+      scale[n] = S::set(scales[(first + row + n) / block_rows * blocks + k / width]);
+    }
+  }
+  typename S::V load(int64_t row, int n, int64_t k) const {
+    return S::mul(S::load_e4m3(data + (row + n) * columns + k), scale[n]);
+  }
+  typename S::V tail(int64_t row, int n, int64_t k) const {
+    uint8_t values[S::kLanes] = {};
+    std::memcpy(values, data + (row + n) * columns + k, static_cast<size_t>(columns - k));
+    return S::mul(S::load_e4m3(values), scale[n]);
+  }
+};
+
+template <typename S>
+struct Nvfp4Rows {
+  const uint8_t* pairs;
+  const uint8_t* scales;
+  int64_t columns;
+  float table[256];  // e4m3 code -> scale with the matrix's own multiplier
+
+  Nvfp4Rows(const WeightView& weight, int64_t first)
+      : pairs(static_cast<const uint8_t*>(weight.data) + first * (weight.columns / 2)),
+        scales(static_cast<const uint8_t*>(weight.scales) + first * (weight.columns / 16)),
+        columns(weight.columns) {
+    alignas(16) uint8_t codes[256];
+    for (int i = 0; i < 256; ++i) codes[i] = static_cast<uint8_t>(i);
+    for (int i = 0; i < 256; i += S::kLanes) {
+      S::store(table + i, S::mul(S::load_e4m3(codes + i), S::set(weight.global_scale)));
+    }
+  }
+  int64_t block_columns() const { return columns; }
+  template <int N>
+  void begin_block(int64_t, int64_t) {}
+  typename S::V load(int64_t row, int n, int64_t k) const {
+    return S::mul(S::load_e2m1(pairs + ((row + n) * columns + k) / 2),
+                  S::set(table[scales[(row + n) * (columns / 16) + k / 16]]));
+  }
+  // Never called: columns are a multiple of 16.
+  typename S::V tail(int64_t, int, int64_t) const { return S::zero(); }
+};
+
+// Calls visit(rows) with the reader of the matrix's form, starting at row `first`.
+template <typename S, typename Visit>
+void with_rows(const WeightView& weight, int64_t first, const Visit& visit) {
+  switch (weight.form) {
+    case WeightForm::kF32:
+      return visit(PlainRows<S, DType::kF32>(weight, first));
+    case WeightForm::kBF16:
+      return visit(PlainRows<S, DType::kBF16>(weight, first));
+    case WeightForm::kF16:
+      return visit(PlainRows<S, DType::kF16>(weight, first));
+    case WeightForm::kFp8Block:
+      return visit(Fp8Rows<S>(weight, first));
+    case WeightForm::kNvfp4:
+      return visit(Nvfp4Rows<S>(weight, first));
+  }
+}
+
+}  // namespace baton::cpu

@@ -1,0 +1,103 @@
+// The leaf loops that differ per instruction set. Everything above them (threads, tiles,
+// caches, batches) is written once and compiled for the base processor; these run inside one
+// thread, allocate nothing and use no standard containers, so that no code of a newer
+// instruction set can leak into the rest of the binary.
+//
+// Each output element is one chain: a vector accumulator over the inner dimension in ascending
+// order, then one fixed horizontal sum. Its bits depend on neither the tile nor the batch.
+#pragma once
+
+#include "kernels/kernels.h"
+
+namespace baton::cpu {
+
+// Floats that the tiles may read and write past a row's end are padded to this.
+constexpr int64_t kPad = 16;
+constexpr int64_t padded(int64_t n) {
+  return (n + kPad - 1) / kPad * kPad;
+}
+
+// Rows of a panel of expanded weights.
+constexpr int64_t kPanelRows = 6;
+
+struct Microkernels {
+  // out[i, n] = x[i] . weight[first + n] (+ bias[first + n]) for n < count, m >= 1, read
+  // straight from the stored form. fp8 blocks must be a multiple of kPad columns wide.
+  void (*direct)(const WeightView& weight,
+                 int64_t first,
+                 int64_t count,
+                 const float* x,
+                 int64_t x_stride,
+                 int64_t m,
+                 const float* bias,
+                 float* out,
+                 int64_t out_stride);
+
+  // Columns [first, first + count) of one row as f32, zeros up to padded(count). first is a
+  // multiple of kPad; fp8 as above.
+  void (*expand)(const WeightView& weight, int64_t row, int64_t first, int64_t count, float* out);
+
+  // acc[i][kPanelRows] vectors of kPad floats += x[i] (count columns) times each row of the panel
+  // [kPanelRows, panel_stride]. `start` begins new chains.
+  void (*panel)(const float* x,
+                int64_t x_stride,
+                int64_t m,
+                const float* panel,
+                int64_t panel_stride,
+                int64_t count,
+                bool start,
+                float* acc);
+  // out[n] = sum of acc[n] (+ bias[n]) for n < count
+  void (*finish)(const float* acc, int64_t count, const float* bias, float* out);
+
+  // out[i, j] = x[i] . y[j], all f32, rows of y padded with zeros to padded(k).
+  void (*dots)(const float* x,
+               int64_t x_stride,
+               int64_t m,
+               const float* y,
+               int64_t y_stride,
+               int64_t n,
+               int64_t k,
+               float* out,
+               int64_t out_stride);
+
+  // One tile of online softmax: scores[n] *= scale, then exp(scores - new maximum). Updates
+  // maximum and total and returns what earlier sums must be multiplied by. Zeros up to
+  // padded(n).
+  float (*softmax_tile)(float* scores, int64_t n, float scale, float* maximum, float* total);
+
+  // sums[i] = sums[i] * factors[i] + sum_j weights[i, j] * values[j], j < n; width is a multiple
+  // of kPad.
+  void (*accumulate)(float* sums,
+                     int64_t sums_stride,
+                     int64_t m,
+                     const float* factors,
+                     const float* weights,
+                     int64_t weights_stride,
+                     const float* values,
+                     int64_t values_stride,
+                     int64_t n,
+                     int64_t width);
+
+  // out[0..64) = scale * sum_h head_weights[h] * relu(q[h] . key), keys as [dim, 64].
+  void (*index_tile)(const float* q,
+                     int64_t q_stride,
+                     const float* head_weights,
+                     int64_t heads,
+                     const float* keys,
+                     int64_t dim,
+                     float scale,
+                     float* out);
+  // [64, stride] -> [width, 64]; width is a multiple of 8
+  void (*transpose_64)(const float* from, int64_t stride, int64_t width, float* to);
+
+  // f32, bf16, f16 or e4m3 values as f32; exact, NaN included.
+  void (*widen)(const void* from, DType dtype, int64_t count, float scale, float* out);
+  void (*rms_norm)(const float* x, const float* weight, int64_t n, float epsilon, float* out);
+  void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
+};
+
+const Microkernels& avx2_microkernels();
+const Microkernels& avx512_microkernels();
+
+}  // namespace baton::cpu
