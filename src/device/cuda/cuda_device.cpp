@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
+
 #include "device/cuda/cuda_queue.h"
 
 namespace baton {
@@ -104,6 +106,9 @@ Error no_device(cudaError_t error) {
 }  // namespace
 
 Result<std::unique_ptr<Device>> open_cuda_device(int index) {
+  // Kernels are loaded now, not at their first launch: that may be inside a graph capture, where
+  // loading is not safe, or in a request. What the environment says wins.
+  setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
     return no_device(error);

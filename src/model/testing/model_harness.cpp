@@ -45,16 +45,40 @@ double relative_l2(std::span<const float> got, std::span<const float> want) {
   return std::isfinite(error) ? std::sqrt(error / std::max(norm, 1e-300)) : INFINITY;
 }
 
+namespace {
+
+Buffer taken(Result<Buffer> buffer) {
+  BATON_CHECK(buffer.has_value(), buffer.error().message);
+  return std::move(*buffer);
+}
+
+void finish(Queue& queue) {
+  const Status done = queue.synchronize();
+  BATON_CHECK(done.has_value(), done.error().message);
+}
+
+template <typename T>
+std::vector<T> download(Queue& queue, const ConstTensor& t) {
+  std::vector<T> values(static_cast<size_t>(t.elements()));
+  queue.copy(values.data(), t.data, static_cast<size_t>(t.bytes()));
+  finish(queue);
+  return values;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<ModelHarness>> ModelHarness::open(const std::string& folder,
                                                          const std::string& table,
                                                          const LoadOptions& options,
                                                          int64_t max_tokens,
                                                          int threads) {
   std::unique_ptr<ModelHarness> harness(new ModelHarness);
-  Result<std::unique_ptr<Device>> device = open_device("cpu", threads);
+  harness->capture_ = table == "cuda_graph";
+  const bool on_cuda = table.starts_with("cuda");
+  Result<std::unique_ptr<Device>> device = open_device(on_cuda ? "cuda" : "cpu", threads);
   if (!device) return device.error();
   harness->device_ = std::move(*device);
-  Result<const KernelTable*> kernels = table_for(*harness->device_, table);
+  Result<const KernelTable*> kernels = table_for(*harness->device_, on_cuda ? "cuda" : table);
   if (!kernels) return kernels.error();
   harness->kernels_ = *kernels;
   Result<std::unique_ptr<Queue>> queue = harness->device_->create_queue();
@@ -70,15 +94,33 @@ Result<std::unique_ptr<ModelHarness>> ModelHarness::open(const std::string& fold
   for (int64_t b = 0; b < blocks; ++b) {
     harness->block_table_.push_back(static_cast<int32_t>(2 * (blocks - b) - 1));
   }
+  harness->device_table_ = harness->upload(harness->block_table_);
   const int64_t stride = harness->model_->block_layout().stride_bytes;
-  harness->pool_.resize(static_cast<size_t>(2 * blocks * stride));
+  harness->pool_ = taken(harness->device_->allocate(static_cast<size_t>(2 * blocks * stride)));
   harness->restart();
   return harness;
 }
 
 void ModelHarness::restart() {
-  std::fill(pool_.begin(), pool_.end(), uint8_t{0x7f});  // NaN in every row format
+  queue_->fill(pool_.data(), 0x7f, pool_.size());  // NaN in every row format
   length_ = 0;
+}
+
+Buffer ModelHarness::upload(std::span<const int32_t> values) const {
+  Buffer buffer = taken(device_->allocate(std::max<size_t>(values.size_bytes(), 1)));
+  queue_->copy(buffer.data(), values.data(), values.size_bytes());
+  finish(*queue_);
+  return buffer;
+}
+
+void ModelHarness::forward(ForwardContext& context) {
+  if (!capture_) return model_->forward(context);
+  BATON_CHECK(queue_->begin_capture().has_value());
+  model_->forward(context);
+  const Result<std::unique_ptr<Graph>> graph = queue_->end_capture();
+  BATON_CHECK(graph.has_value(), graph.error().message);
+  queue_->replay(**graph);
+  finish(*queue_);  // the graph must outlive its run
 }
 
 std::vector<float> ModelHarness::run(std::span<const int32_t> tokens) {
@@ -90,54 +132,54 @@ std::vector<float> ModelHarness::run(std::span<const int32_t> tokens) {
     positions[i] = static_cast<int32_t>(length_ + static_cast<int64_t>(i));
     rows[i] = static_cast<int32_t>(i);
   }
-  const std::vector<int32_t> sequence(tokens.size(), 0);
-  std::vector<float> logits(tokens.size() * static_cast<size_t>(model_->config().vocab_size));
-  const auto ints = [](const std::vector<int32_t>& v, std::initializer_list<int64_t> dims) {
-    return make_tensor(static_cast<const void*>(v.data()), DType::kI32, dims);
+  const Buffer ids_memory = upload(tokens);
+  const Buffer positions_memory = upload(positions);
+  const Buffer sequence_memory = upload(std::vector<int32_t>(tokens.size(), 0));
+  const Buffer rows_memory = upload(rows);
+  const int64_t vocab = model_->config().vocab_size;
+  const Buffer logits_memory =
+      taken(device_->allocate(static_cast<size_t>(count * vocab) * sizeof(float)));
+  const auto ints = [](const Buffer& buffer, std::initializer_list<int64_t> dims) {
+    return make_tensor(static_cast<const void*>(buffer.data()), DType::kI32, dims);
   };
   const BatchLayout batch{
-      .positions = ints(positions, {count}),
-      .sequence_of = ints(sequence, {count}),
-      .block_table = ints(block_table_, {1, static_cast<int64_t>(block_table_.size())}),
+      .positions = ints(positions_memory, {count}),
+      .sequence_of = ints(sequence_memory, {count}),
+      .block_table = ints(device_table_, {1, static_cast<int64_t>(block_table_.size())}),
       .max_context = static_cast<int32_t>(length_ + count)};
   floats_.clear();
   ints_.clear();
   const std::function<void(std::string_view, int, ConstTensor)> observe =
       [&](std::string_view name, int layer, ConstTensor t) {
         const std::string key = std::string(name) + "." + std::to_string(layer);
-        const auto elements = static_cast<size_t>(t.elements());
         if (t.dtype == DType::kI32) {
-          ints_[key].assign(t.as<int32_t>(), t.as<int32_t>() + elements);
+          ints_[key] = download<int32_t>(*queue_, t);
         } else {
-          floats_[key].assign(t.as<float>(), t.as<float>() + elements);
+          floats_[key] = download<float>(*queue_, t);
         }
       };
-  const auto forward = [&](const KernelTable& kernels, Scratch& scratch, bool watched) {
-    ForwardContext context{
-        .queue = *queue_,
-        .kernels = kernels,
-        .scratch = scratch,
-        .batch = batch,
-        .token_ids = make_tensor(static_cast<const void*>(tokens.data()), DType::kI32, {count}),
-        .sampled_rows = ints(rows, {count}),
-        .kv_blocks = pool_.data(),
-        .logits = make_tensor(
-            static_cast<void*>(logits.data()), DType::kF32, {count, model_->config().vocab_size})};
-    if (watched) context.observe = &observe;
-    model_->forward(context);
+  const auto context_of = [&](const KernelTable& kernels, Scratch& scratch) {
+    return ForwardContext{.queue = *queue_,
+                          .kernels = kernels,
+                          .scratch = scratch,
+                          .batch = batch,
+                          .token_ids = ints(ids_memory, {count}),
+                          .sampled_rows = ints(rows_memory, {count}),
+                          .kv_blocks = static_cast<uint8_t*>(pool_.data()),
+                          .logits = make_tensor(logits_memory.data(), DType::kF32, {count, vocab})};
   };
   Scratch plan;
-  forward(planning_kernels(), plan, false);
-  scratch_.resize(plan.peak_bytes() + 256);
-  void* base = scratch_.data();
-  size_t space = scratch_.size();
-  BATON_CHECK(std::align(256, plan.peak_bytes(), base, space) != nullptr);
-  std::memset(base, 0x7f, plan.peak_bytes());
-  Scratch scratch(base, plan.peak_bytes());
-  forward(*kernels_, scratch, true);
-  BATON_CHECK(queue_->synchronize().has_value());
+  ForwardContext planned = context_of(planning_kernels(), plan);
+  model_->forward(planned);
+  if (scratch_.size() < plan.peak_bytes()) scratch_ = taken(device_->allocate(plan.peak_bytes()));
+  queue_->fill(scratch_.data(), 0x7f, scratch_.size());
+  queue_->fill(logits_memory.data(), 0x7f, logits_memory.size());
+  Scratch scratch(scratch_.data(), plan.peak_bytes());
+  ForwardContext context = context_of(*kernels_, scratch);
+  if (!capture_) context.observe = &observe;
+  forward(context);
   length_ += count;
-  return logits;
+  return download<float>(*queue_, context.logits);
 }
 
 std::vector<float> ModelHarness::run_chunks(std::span<const int32_t> tokens,
@@ -158,12 +200,17 @@ std::vector<float> ModelHarness::run_chunks(std::span<const int32_t> tokens,
 
 std::vector<uint8_t> ModelHarness::kv_bytes() const {
   const BlockLayout& layout = model_->block_layout();
+  const std::vector<uint8_t> pool =
+      download<uint8_t>(*queue_,
+                        make_tensor(static_cast<const void*>(pool_.data()),
+                                    DType::kU8,
+                                    {static_cast<int64_t>(pool_.size())}));
   std::vector<uint8_t> bytes;
   for (size_t b = 0; static_cast<int64_t>(b) * kBlockTokens < length_; ++b) {
     const int64_t filled =
         std::min<int64_t>(kBlockTokens, length_ - static_cast<int64_t>(b) * kBlockTokens);
     const uint8_t* block =
-        pool_.data() + static_cast<int64_t>(block_table_[b]) * layout.stride_bytes;
+        pool.data() + static_cast<int64_t>(block_table_[b]) * layout.stride_bytes;
     for (const LayerOffsets& layer : layout.layers) {
       const int64_t row = model_->config().is_latent() ? latent_row_bytes(layout.latent)
                                                        : plain_row_bytes(layout.plain);

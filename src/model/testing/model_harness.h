@@ -26,7 +26,8 @@ Golden read_golden(const std::string& path);
 
 class ModelHarness {
  public:
-  // `table`: "reference" or "auto". The sequence may grow to `max_tokens`.
+  // `table`: "reference" or "auto" on the CPU; "cuda", or "cuda_graph": every forward pass is
+  // captured and replayed, and nothing is observed. The sequence may grow to `max_tokens`.
   static Result<std::unique_ptr<ModelHarness>> open(const std::string& folder,
                                                     const std::string& table,
                                                     const LoadOptions& options,
@@ -44,20 +45,24 @@ class ModelHarness {
   const std::map<std::string, std::vector<float>>& floats() const { return floats_; }
   const std::map<std::string, std::vector<int32_t>>& ints() const { return ints_; }
   const Model& model() const { return *model_; }
-  // Every byte of the sequence's blocks in order: rows of tokens beyond the length are zeroed.
+  // Every byte of the sequence's rows and index keys in order, block by block.
   std::vector<uint8_t> kv_bytes() const;
   int64_t length() const { return length_; }
 
  private:
   ModelHarness() = default;
+  Buffer upload(std::span<const int32_t> values) const;
+  void forward(ForwardContext& context);
 
   std::unique_ptr<Device> device_;
   std::unique_ptr<Queue> queue_;
   const KernelTable* kernels_ = nullptr;
+  bool capture_ = false;
   std::unique_ptr<Model> model_;
   std::vector<int32_t> block_table_;
-  std::vector<uint8_t> pool_;
-  std::vector<std::byte> scratch_;
+  Buffer device_table_;  // the same
+  Buffer pool_;
+  Buffer scratch_;
   int64_t max_tokens_ = 0;
   int64_t length_ = 0;
   std::map<std::string, std::vector<float>> floats_;
