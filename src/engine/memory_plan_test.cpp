@@ -1,0 +1,106 @@
+#include "engine/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/architectures/scripted.h"
+
+namespace baton {
+namespace {
+
+// A device that only has a size.
+class SizedDevice final : public Device {
+ public:
+  SizedDevice(size_t available, bool host) : available_(available), host_(host) {}
+  std::string_view name() const override { return "sized"; }
+  std::string description() const override { return "sized"; }
+  DeviceMemory memory() const override { return {available_, available_}; }
+  bool host_addressable() const override { return host_; }
+  Result<Buffer> allocate(size_t) override { return resource_exhausted("none"); }
+  Result<Buffer> allocate_host(size_t) override { return resource_exhausted("none"); }
+  Result<std::unique_ptr<Queue>> create_queue() override { return unsupported("none"); }
+
+ private:
+  size_t available_;
+  bool host_;
+};
+
+Result<EnginePlan> plan_for(size_t available, const EngineOptions& options, bool host = false) {
+  ScriptedOptions scripted;
+  scripted.vocab_size = 1000;
+  scripted.max_position_embeddings = 100000;  // 4,096 bytes per block of 64 tokens
+  const auto model = make_scripted_model(scripted);
+  auto cpu = open_device("cpu", 1).value();
+  auto queue = cpu->create_queue().value();
+  return plan_memory(*model, SizedDevice(available, host), *queue, options);
+}
+
+constexpr size_t kMebi = 1U << 20;
+
+TEST(MemoryPlan, TakesTheLargestContextThatFits) {
+  const auto roomy = plan_for(64 * kMebi, {});
+  ASSERT_TRUE(roomy) << roomy.error().message;
+  EXPECT_EQ(roomy->memory.max_model_len, 100000);
+  const auto tight = plan_for(4 * kMebi, {});
+  ASSERT_TRUE(tight) << tight.error().message;
+  const MemoryPlan& memory = tight->memory;
+  EXPECT_LT(memory.max_model_len, 100000);
+  EXPECT_EQ(memory.max_model_len % 64, 0);
+  EXPECT_EQ(memory.max_model_len, memory.kv_blocks * 64);
+  EXPECT_LE(memory.kv_bytes + memory.workspace_bytes, static_cast<int64_t>(4 * kMebi));
+  // One block more would not fit.
+  EngineOptions more;
+  more.max_model_len = memory.max_model_len + 64;
+  EXPECT_FALSE(plan_for(4 * kMebi, more));
+}
+
+TEST(MemoryPlan, SaysWhatWouldFitWhenAskedForTooMuch) {
+  EngineOptions options;
+  options.max_model_len = 100000;
+  const auto plan = plan_for(4 * kMebi, options);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(plan.error().message, testing::HasSubstr("max_model_len 100000 needs 6.1 MiB"));
+  const std::string flag = "lower --max-model-len to at most ";
+  const size_t at = plan.error().message.find(flag);
+  ASSERT_NE(at, std::string::npos) << plan.error().message;
+  options.max_model_len = std::stoi(plan.error().message.substr(at + flag.size()));
+  EXPECT_TRUE(plan_for(4 * kMebi, options));
+  options.max_model_len += 64;
+  EXPECT_FALSE(plan_for(4 * kMebi, options));
+}
+
+TEST(MemoryPlan, BoundsHostMemoryByWhatCanBeInUse) {
+  EngineOptions options;
+  options.max_num_seqs = 4;
+  options.max_model_len = 640;
+  EXPECT_EQ(plan_for(1024 * kMebi, options, true)->memory.kv_blocks, 40);
+  EXPECT_GT(plan_for(1024 * kMebi, options, false)->memory.kv_blocks, 100000);
+  options.kv_cache_tokens = 6400;
+  EXPECT_EQ(plan_for(1024 * kMebi, options, true)->memory.kv_blocks, 100);
+  options.kv_cache_tokens = 0;
+  options.kv_cache_memory_bytes = 4096 * 51;
+  EXPECT_EQ(plan_for(1024 * kMebi, options, true)->memory.kv_blocks, 50);
+}
+
+TEST(MemoryPlan, RefusesOptionsThatCannotWork) {
+  const auto message = [](auto set) {
+    EngineOptions options;
+    set(options);
+    const auto plan = plan_for(64 * kMebi, options);
+    return plan ? std::string("accepted") : plan.error().message;
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(message([](auto& o) { o.max_model_len = 100001; }), HasSubstr("at most 100000"));
+  EXPECT_THAT(message([](auto& o) { o.max_num_seqs = 0; }), HasSubstr("max_num_seqs"));
+  EXPECT_THAT(message([](auto& o) { o.max_num_batched_tokens = 10; }),
+              HasSubstr("at least max_num_seqs"));
+  EXPECT_THAT(message([](auto& o) { o.memory_utilization = 1.5; }),
+              HasSubstr("memory_utilization"));
+  EXPECT_THAT(message([](auto& o) { o.stream_interval = 0; }), HasSubstr("stream_interval"));
+  EXPECT_THAT(message([](auto& o) { o.kv_cache_memory_bytes = int64_t{1} << 40; }),
+              HasSubstr("--kv-cache-memory-bytes"));
+}
+
+}  // namespace
+}  // namespace baton
