@@ -196,10 +196,10 @@ bool Scheduler::grow(Sequence& sequence) {
 
 // The last in order that this step does not compute for. There is one: the caller's.
 Sequence& Scheduler::victim() {
-  for (size_t i = running_.size(); i > 0; --i) {
-    if (running_[i - 1]->planned_step != step_) return *running_[i - 1];
-  }
-  BATON_CHECK(false, "no sequence to preempt in step", step_);
+  size_t i = running_.size();
+  while (i > 0 && running_[i - 1]->planned_step == step_) --i;
+  BATON_CHECK(i > 0, "no sequence to preempt in step", step_);
+  return *running_[i - 1];
 }
 
 void Scheduler::preempt(Sequence& sequence) {
