@@ -1,0 +1,68 @@
+#include "signals.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+
+namespace baton {
+namespace {
+
+sigset_t watched() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGUSR1);  // wakes our own thread when it is over
+  return set;
+}
+
+}  // namespace
+
+Signals::Signals() {
+  signal(SIGPIPE, SIG_IGN);
+  const sigset_t set = watched();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  thread_ = std::thread([this] { run(); });
+}
+
+Signals::~Signals() {
+  closing_ = true;
+  pthread_kill(thread_.native_handle(), SIGUSR1);
+  thread_.join();
+}
+
+void Signals::on_first(std::function<void()> first) {
+  const std::scoped_lock lock(mutex_);
+  first_ = std::move(first);
+}
+
+bool Signals::wait(double seconds) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(
+      lock, std::chrono::duration<double>(seconds), [this] { return asked_.load(); });
+}
+
+void Signals::run() {
+  const sigset_t set = watched();
+  while (true) {
+    int number = 0;
+    if (sigwait(&set, &number) != 0) continue;
+    if (number == SIGUSR1) {
+      if (closing_) return;
+      continue;
+    }
+    if (asked_) std::_Exit(1);
+    std::function<void()> first;
+    {
+      const std::scoped_lock lock(mutex_);
+      asked_ = true;
+      first = first_;
+    }
+    changed_.notify_all();
+    if (first) first();
+  }
+}
+
+}  // namespace baton

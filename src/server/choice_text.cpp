@@ -1,0 +1,125 @@
+#include "server/choice_text.h"
+
+#include <algorithm>
+
+namespace baton {
+namespace {
+
+void add_call(ToolCallDelta&& delta, std::vector<ToolCallDelta>& calls) {
+  const auto same = std::find_if(calls.begin(), calls.end(), [&](const ToolCallDelta& call) {
+    return call.index == delta.index;
+  });
+  if (same == calls.end()) {
+    calls.push_back(std::move(delta));
+    return;
+  }
+  same->name += delta.name;
+  same->arguments += delta.arguments;
+}
+
+}  // namespace
+
+ChoiceText::ChoiceText(const Tokenizer& tokenizer, const ChoiceTextOptions& options)
+    : detokenizer_(tokenizer, {options.skip_special_tokens}),
+      stops_(options.stop, options.include_stop),
+      stop_strings_(options.stop),
+      tags_(options.parser ? options.tags : OutputTagTokens{}),
+      stop_token_ids_(options.stop_token_ids) {
+  if (options.parser) parser_.emplace(*options.parser);
+}
+
+bool ChoiceText::push(OutputToken token, Piece& piece) {
+  ++tokens_;
+  if (const auto tag = tags_.find(token.token); tag != tags_.end()) {
+    add_text(detokenizer_.finish(), piece);
+    add_tag(tag->second, piece);
+  } else {
+    add_text(detokenizer_.push(token.token), piece);
+  }
+  piece.tokens.push_back(std::move(token));
+  if (!stops_.found()) return false;
+  end_with_stop_string(piece);
+  return true;
+}
+
+void ChoiceText::finish(const Finish& finish, Piece& piece) {
+  // What ends a half character may complete a stop string too.
+  add_text(detokenizer_.finish(), piece);
+  if (stops_.found()) {
+    end_with_stop_string(piece);
+    return;
+  }
+  if (!stop_strings_.empty()) show(stops_.finish(), piece);
+  close_parser(piece);
+  const bool called = parser_ && parser_->closed_calls() > 0;
+  const bool cut = finish.reason == FinishReason::kLength;
+  piece.end = ChoiceEnd{cut ? "length" : called ? "tool_calls" : "stop", std::nullopt, {}};
+  const auto& ids = stop_token_ids_;
+  if (finish.stop_token && std::find(ids.begin(), ids.end(), *finish.stop_token) != ids.end()) {
+    piece.end->stop_token = finish.stop_token;
+  }
+}
+
+void ChoiceText::end_with_stop_string(Piece& piece) {
+  close_parser(piece);
+  piece.end = ChoiceEnd{"stop", stop_strings_[*stops_.found()], std::nullopt};
+}
+
+void ChoiceText::add_text(std::string_view text, Piece& piece) {
+  if (text.empty() || stops_.found()) return;
+  if (stop_strings_.empty()) {
+    if (parser_) {
+      take(parser_->text(text), piece);
+    } else {
+      piece.text += text;
+    }
+    return;
+  }
+  held_.push_back({std::nullopt, text.size()});
+  show(stops_.push(text), piece);
+}
+
+void ChoiceText::add_tag(OutputTag tag, Piece& piece) {
+  if (stops_.found()) return;
+  if (stop_strings_.empty()) {
+    take(parser_->tag(tag), piece);
+    return;
+  }
+  held_.push_back({tag, tag_text(tag).size()});
+  show(stops_.push(tag_text(tag)), piece);
+}
+
+// The matcher lets out what went in, in order: text may come in parts, a tag counts once it is
+// out as a whole (a stop string may cut it off).
+void ChoiceText::show(std::string_view shown, Piece& piece) {
+  while (!shown.empty() && !held_.empty()) {
+    Held& first = held_.front();
+    const size_t bytes = std::min(first.bytes, shown.size());
+    if (first.tag) {
+      if (bytes < first.bytes) {
+        first.bytes -= bytes;
+        return;
+      }
+      take(parser_->tag(*first.tag), piece);
+    } else if (parser_) {
+      take(parser_->text(shown.substr(0, bytes)), piece);
+    } else {
+      piece.text += shown.substr(0, bytes);
+    }
+    shown.remove_prefix(bytes);
+    first.bytes -= bytes;
+    if (first.bytes == 0) held_.pop_front();
+  }
+}
+
+void ChoiceText::take(OutputDelta&& delta, Piece& piece) {
+  piece.text += delta.content;
+  piece.reasoning += delta.reasoning;
+  for (ToolCallDelta& call : delta.tool_calls) add_call(std::move(call), piece.tool_calls);
+}
+
+void ChoiceText::close_parser(Piece& piece) {
+  if (parser_) take(parser_->finish(), piece);
+}
+
+}  // namespace baton
