@@ -26,10 +26,10 @@ struct RopeConfig {
   double mscale = 0.0;
   double mscale_all_dim = 0.0;
   bool truncate = true;  // yarn: round the borders of the ramp to whole dimensions
-  std::optional<double> attention_factor;
+  std::optional<double> attention_factor = {};
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
-  std::vector<double> short_factor, long_factor;  // longrope
+  std::vector<double> short_factor = {}, long_factor = {};  // longrope
 };
 
 // The fate of every key of a JSON file.

@@ -30,7 +30,11 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
   std::string nearest;
   int distance = std::max(2, static_cast<int>(name.size()) / 3) + 1;
   for (const std::string& candidate : candidates) {
-    const int d = edit_distance(name, candidate, distance);
+    // A longer or shorter form of the same name is one step away.
+    const bool extends = candidate.starts_with(name) || name.starts_with(candidate);
+    const int d = extends && !name.empty() && !candidate.empty()
+                      ? std::min(distance, candidate == name ? 0 : 1)
+                      : edit_distance(name, candidate, distance);
     if (d < distance) {
       distance = d;
       nearest = candidate;

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/log.h"
+#include "model/testing/checkpoint_editor.h"
 #include "model/testing/model_harness.h"
 
 namespace baton {
@@ -180,6 +182,81 @@ INSTANTIATE_TEST_SUITE_P(AllFlows,
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+// models.md A.4: both values of the latent norms' eps, on latents so small that it shows.
+TEST(LatentNormEps, BothValuesMatchAndTheyDiffer) {
+  const std::string name = "glm-dsa-freq";
+  testing::CheckpointEditor editor = testing::CheckpointEditor::read(folder_of(name));
+  editor.config["mla_latent_norm_eps"] = 1e-5;
+  const testing::TempFolder folder;
+  editor.write(folder.path());
+  auto harness = ModelHarness::open(folder.path(), "auto", exact(), 256);
+  ASSERT_TRUE(harness) << harness.error().message;
+  const Golden want = read_golden(folder_of(name) + "/golden.safetensors");
+  const auto logits = (*harness)->run(want.at("input_ids").ints);
+  EXPECT_LT(relative_l2(logits, want.at("config_eps.logits").values), 1e-4);
+  EXPECT_GT(relative_l2(logits, want.at("logits").values), 1e-2);
+}
+
+// LC-06: the golden of each model type fails with the other layout, and the latent attention does
+// not follow the indexer's flag.
+TEST(IndexerRotaryLayout, TheWrongLayoutIsNoticed) {
+  for (const auto& [name, right] :
+       {std::pair{"glm-dsa-freq", true}, std::pair{"deepseek-v32", false}}) {
+    const Golden want = read_golden(folder_of(name) + "/golden.safetensors");
+    for (const bool declared : {true, false}) {
+      testing::CheckpointEditor editor = testing::CheckpointEditor::read(folder_of(name));
+      editor.config["indexer_rope_interleave"] = declared;
+      const testing::TempFolder folder;
+      editor.write(folder.path());
+      auto harness = ModelHarness::open(folder.path(), "auto", exact(), 256);
+      ASSERT_TRUE(harness) << harness.error().message;
+      const auto logits = (*harness)->run(want.at("input_ids").ints);
+      const double error = relative_l2(logits, want.at("logits").values);
+      if (declared == right) {
+        EXPECT_LT(error, 1e-4) << name;
+      } else {
+        EXPECT_GT(error, 1e-2) << name;
+      }
+      // Below the selection size nothing is dropped, so the layout cannot matter.
+      (*harness)->restart();
+      const auto few = (*harness)->run(want.at("short.input_ids").ints);
+      EXPECT_LT(relative_l2(few, want.at("short.logits").values), 1e-4) << name;
+    }
+  }
+}
+
+// bf16 weights and bf16 rows against a bf16 run of transformers, at the positions where rounding
+// changed no choice of tokens or experts there. The two differ by that run's own bf16 activations.
+TEST(Bf16, LogitsAreNearABf16RunOfTransformers) {
+  for (const char* name : {"qwen3", "deepseek-v3-yarn", "glm-dsa-list"}) {
+    const Golden want = read_golden(folder_of(name) + "/golden.safetensors");
+    auto harness = ModelHarness::open(folder_of(name), "auto", {}, 256);
+    ASSERT_TRUE(harness) << harness.error().message;
+    const auto logits = (*harness)->run(want.at("input_ids").ints);
+    const auto& same = want.at("bf16.same_choices").ints;
+    const size_t vocab = logits.size() / same.size();
+    std::vector<float> got, theirs, exact_rows;
+    for (size_t i = 0; i < same.size(); ++i) {
+      if (same[i] == 0) continue;
+      for (size_t v = i * vocab; v < (i + 1) * vocab; ++v) {
+        got.push_back(logits[v]);
+        theirs.push_back(want.at("bf16.logits").values[v]);
+        exact_rows.push_back(want.at("logits").values[v]);
+      }
+    }
+    const double to_bf16 = relative_l2(got, theirs);
+    const double to_f32 = relative_l2(got, exact_rows);
+    const double their_error = relative_l2(theirs, exact_rows);
+    std::printf("| %-22s | bf16 rows | to f32 %.1e | transformers bf16 to f32 %.1e |\n",
+                name,
+                to_f32,
+                their_error);
+    EXPECT_LT(to_f32, 2e-2) << name;
+    EXPECT_LT(to_f32, their_error) << name;
+    EXPECT_LT(to_bf16, 2.0 * their_error) << name;
+  }
+}
 
 }  // namespace
 }  // namespace baton

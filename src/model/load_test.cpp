@@ -1,0 +1,319 @@
+// load_model on folders that are almost right: what it accepts, and what it says otherwise.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <random>
+
+#include "base/log.h"
+#include "model/testing/checkpoint_editor.h"
+#include "model/testing/model_harness.h"
+
+namespace baton {
+namespace {
+
+using ::testing::AllOf;
+using testing::CheckpointEditor;
+using ::testing::Contains;
+using testing::f32_tensor;
+using ::testing::HasSubstr;
+using testing::ModelHarness;
+using ::testing::Not;
+using testing::raw_tensor;
+using testing::TempFolder;
+
+constexpr const char* kList = "testdata/glm-dsa-list";
+
+LoadOptions exact() {
+  LoadOptions options;
+  options.kv_cache_dtype = KvCacheDtype::kF32;
+  return options;
+}
+
+// Keeps the log lines of its lifetime.
+class LogCapture {
+ public:
+  LogCapture() {
+    set_log(LogLevel::kInfo,
+            [this](LogLevel, std::string_view text) { lines_.emplace_back(text); });
+  }
+  ~LogCapture() {
+    set_log(LogLevel::kWarning, [](LogLevel, std::string_view) {});
+  }
+  const std::vector<std::string>& lines() const { return lines_; }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+std::vector<int32_t> prompt() {
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 40; ++i) ids.push_back((i * 37 + 11) % 250);
+  return ids;
+}
+
+std::vector<float> logits_of(const std::string& folder, const LoadOptions& options) {
+  auto harness = ModelHarness::open(folder, "reference", options, 64);
+  EXPECT_TRUE(harness) << harness.error().message;
+  return harness ? (*harness)->run(prompt()) : std::vector<float>();
+}
+
+std::vector<float> logits_of(const CheckpointEditor& editor, const LoadOptions& options) {
+  const TempFolder folder;
+  editor.write(folder.path());
+  return logits_of(folder.path(), options);
+}
+
+std::string error_of(const CheckpointEditor& editor, const LoadOptions& options = exact()) {
+  const TempFolder folder;
+  editor.write(folder.path());
+  const auto device = open_device("cpu", 1);
+  const auto model = load_model(folder.path(), **device, options);
+  if (model) return "no error";
+  EXPECT_EQ(model.error().message.find('\n'), std::string::npos);
+  return model.error().message;
+}
+
+// ML-05
+TEST(Load, ATiedHeadIsTheEmbedding) {
+  CheckpointEditor editor = CheckpointEditor::read("testdata/qwen3-tied");
+  ASSERT_FALSE(editor.tensors.contains("lm_head.weight"));
+  const auto tied = logits_of(editor, exact());
+  editor.config["tie_word_embeddings"] = false;
+  EXPECT_THAT(error_of(editor), HasSubstr("tensor 'lm_head.weight' is missing"));
+  editor.tensors["lm_head.weight"] = editor.tensors["model.embed_tokens.weight"];
+  EXPECT_EQ(logits_of(editor, exact()), tied);
+}
+
+// ML-06
+TEST(Load, AHeadInTheFilesOfATiedModelIsUsedWithAWarningWhereItDiffers) {
+  CheckpointEditor editor = CheckpointEditor::read("testdata/qwen3-tied");
+  const auto tied = logits_of(editor, exact());
+  editor.tensors["lm_head.weight"] = editor.tensors["model.embed_tokens.weight"];
+  {
+    const LogCapture log;
+    EXPECT_EQ(logits_of(editor, exact()), tied);
+    EXPECT_THAT(log.lines(), Not(Contains(HasSubstr("lm_head"))));
+  }
+  std::string& bytes = editor.tensors["lm_head.weight"].bytes;
+  for (size_t i = 1; i < bytes.size(); i += 2) bytes[i] = static_cast<char>(bytes[i] ^ '\x80');
+  const LogCapture log;
+  const auto own = logits_of(editor, exact());
+  EXPECT_THAT(log.lines(), Contains(HasSubstr("lm_head.weight differs")));
+  for (size_t i = 0; i < own.size(); ++i) EXPECT_EQ(own[i], -tied[i]);  // every sign was flipped
+}
+
+// ML-10
+TEST(Load, MisshapenTensorsNameFileFoundExpectedAndTheConfigKeys) {
+  const CheckpointEditor sound = CheckpointEditor::read(kList);
+  const std::string wk = "model.layers.0.self_attn.indexer.wk.weight";
+  CheckpointEditor editor = sound;
+  editor.tensors[wk] = f32_tensor({32, 40}, std::vector<float>(32 * 40));
+  EXPECT_THAT(error_of(editor),
+              AllOf(HasSubstr(wk),
+                    HasSubstr("model.safetensors"),
+                    HasSubstr("got F32 [32, 40]"),
+                    HasSubstr("[32 = index_head_dim, 64 = hidden_size]")));
+  editor.tensors[wk] = raw_tensor(DType::kF64, {32, 64}, std::string(8 * 32 * 64, '\0'));
+  EXPECT_THAT(error_of(editor), HasSubstr("expected F32, BF16 or F16"));
+  EXPECT_THAT(error_of(editor), HasSubstr("got F64 [32, 64]"));
+  editor.tensors[wk] = raw_tensor(DType::kI8, {32, 64}, std::string(32 * 64, '\0'));
+  EXPECT_THAT(error_of(editor), AllOf(HasSubstr("got I8"), HasSubstr("without the scales")));
+  editor = sound;
+  editor.tensors["model.layers.1.mlp.gate.e_score_correction_bias"] =
+      f32_tensor({9}, std::vector<float>(9));
+  EXPECT_THAT(error_of(editor), HasSubstr("got F32 [9]"));
+  editor = CheckpointEditor::read("testdata/qwen3");
+  editor.tensors["model.layers.0.self_attn.qkv_proj.weight"] =
+      editor.tensors["model.layers.0.self_attn.q_proj.weight"];
+  editor.tensors.erase("model.layers.0.self_attn.q_proj.weight");
+  EXPECT_THAT(error_of(editor),
+              AllOf(HasSubstr("'model.layers.0.self_attn.q_proj.weight' is missing"),
+                    HasSubstr("num_attention_heads * head_dim"),
+                    HasSubstr("nearest unused name: 'model.layers.0.self_attn.qkv_proj.weight'")));
+}
+
+// ML-16
+TEST(Load, KnownSuperfluousTensorsAreCountedAndOthersAreListed) {
+  CheckpointEditor editor = CheckpointEditor::read(kList);
+  const auto before = logits_of(editor, exact());
+  editor.tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = f32_tensor({4}, {1, 2, 3, 4});
+  const std::string full = "model.layers.1.self_attn.indexer.";
+  const std::string shared = "model.layers.3.self_attn.indexer.";
+  std::vector<std::pair<std::string, testing::EditedTensor>> copies;
+  for (const auto& [name, tensor] : editor.tensors) {
+    if (name.starts_with(full)) copies.emplace_back(shared + name.substr(full.size()), tensor);
+  }
+  ASSERT_EQ(copies.size(), 5U);
+  for (const auto& [name, tensor] : copies) editor.tensors[name] = tensor;
+  {
+    const LogCapture log;
+    EXPECT_EQ(logits_of(editor, exact()), before);
+    EXPECT_THAT(log.lines(), Contains(HasSubstr("skipped 47 tensors: MTP layer")));
+    EXPECT_THAT(log.lines(), Contains(HasSubstr("skipped 5 tensors: indexer of a layer")));
+    EXPECT_THAT(log.lines(), Contains(HasSubstr("skipped 1 tensors: rotary")));
+  }
+  editor.tensors["model.layers.2.mlp.gate.wieght"] = f32_tensor({1}, {0});
+  {
+    const LogCapture log;
+    EXPECT_EQ(logits_of(editor, exact()), before);
+    EXPECT_THAT(log.lines(),
+                Contains(HasSubstr("'model.layers.2.mlp.gate.wieght' is used by nothing")));
+  }
+  LoadOptions strict = exact();
+  strict.strict = true;
+  editor.config.erase("index_topk_freq");
+  editor.config.erase("index_skip_topk_offset");
+  EXPECT_THAT(error_of(editor, strict),
+              AllOf(HasSubstr("--strict"), HasSubstr("model.layers.2.mlp.gate.wieght")));
+  editor.tensors["model.layers.2.mlp.gate.wieght"] =
+      editor.tensors["model.layers.2.mlp.gate.weight"];
+  editor.tensors.erase("model.layers.2.mlp.gate.weight");
+  EXPECT_THAT(error_of(editor),
+              AllOf(HasSubstr("'model.layers.2.mlp.gate.weight' is missing"),
+                    HasSubstr("nearest unused name: 'model.layers.2.mlp.gate.wieght'")));
+}
+
+TEST(Load, StrictRefusesUnconsumedKeysAndContradictions) {
+  CheckpointEditor editor = CheckpointEditor::read("testdata/glm-dsa-freq");
+  LoadOptions strict = exact();
+  strict.strict = true;
+  EXPECT_EQ(error_of(editor, strict), "no error");
+  editor.config["engram"] = {{"depth", 3}};
+  EXPECT_EQ(error_of(editor), "no error");
+  EXPECT_THAT(error_of(editor, strict),
+              HasSubstr("1 keys that nothing uses (--strict): engram.depth"));
+  EXPECT_THAT(error_of(CheckpointEditor::read(kList), strict), HasSubstr("contradicts"));
+}
+
+// ML-09
+TEST(Load, ADeclaredMtpLayerThatTheFilesLackIsOneWarning) {
+  CheckpointEditor editor = CheckpointEditor::read(kList);
+  std::erase_if(editor.tensors,
+                [](const auto& item) { return item.first.starts_with("model.layers.6."); });
+  const LogCapture log;
+  EXPECT_EQ(error_of(editor), "no error");
+  EXPECT_THAT(log.lines(), Contains(HasSubstr("declares 1 MTP layer(s), the files have none")));
+}
+
+// LC-12 (c)
+TEST(Load, AFullLayerWithoutItsIndexerIsAnError) {
+  CheckpointEditor editor = CheckpointEditor::read(kList);
+  std::erase_if(editor.tensors, [](const auto& item) {
+    return item.first.starts_with("model.layers.4.self_attn.indexer.");
+  });
+  EXPECT_THAT(error_of(editor),
+              AllOf(HasSubstr("model.layers.4.self_attn.indexer."),
+                    HasSubstr("is missing"),
+                    HasSubstr("4 more problems")));
+}
+
+TEST(Load, TheFormOfUnquantisedWeightsFollowsTheOption) {
+  CheckpointEditor editor = CheckpointEditor::read(kList);
+  const auto stored = logits_of(editor, exact());
+  LoadOptions options = exact();
+  options.dtype = "float32";
+  EXPECT_EQ(logits_of(editor, options), stored);  // widening bf16 changes nothing
+  options.dtype = "bfloat16";
+  EXPECT_EQ(logits_of(editor, options), stored);
+  editor = CheckpointEditor::read("testdata/glm-dsa-pattern");  // f32 weights
+  const auto wide = logits_of(editor, exact());
+  const double error = testing::relative_l2(logits_of(editor, options), wide);
+  EXPECT_GT(error, 1e-4);
+  EXPECT_LT(error, 0.5);
+  options.dtype = "float16";
+  EXPECT_THAT(error_of(editor, options), HasSubstr("dtype: expected auto, float32 or bfloat16"));
+}
+
+TEST(Load, TensorsAtOddAddressesGiveTheSameAnswers) {
+  CheckpointEditor editor = CheckpointEditor::read(kList);
+  const auto before = logits_of(editor, exact());
+  // One byte in front moves every address of the file.
+  editor.tensors["a"] = raw_tensor(DType::kU8, {1}, "x");
+  EXPECT_EQ(logits_of(editor, exact()), before);
+}
+
+TEST(Load, ShardsGiveTheSameAnswersAsOneFile) {
+  const CheckpointEditor editor = CheckpointEditor::read(kList);
+  const TempFolder folder;
+  editor.write(folder.path(), 3);
+  EXPECT_EQ(logits_of(folder.path(), exact()), logits_of(kList, exact()));
+}
+
+TEST(Load, RowFormatsThatDoNotFitTheModelAreRefused) {
+  LoadOptions options;
+  options.kv_cache_dtype = KvCacheDtype::kFp8;
+  EXPECT_THAT(error_of(CheckpointEditor::read("testdata/qwen3"), options),
+              HasSubstr("kv cache dtype fp8_ds_mla: qwen3 stores plain keys and values"));
+  options.kv_cache_dtype = KvCacheDtype::kAuto;
+  options.index_cache_dtype = KvCacheDtype::kNvfp4;
+  EXPECT_THAT(error_of(CheckpointEditor::read(kList), options), HasSubstr("index cache dtype"));
+}
+
+TEST(Load, ProgressEndsAtTheTotalAndNeverGoesBack) {
+  LoadOptions options;
+  std::vector<std::pair<int64_t, int64_t>> seen;
+  options.progress = [&](int64_t done, int64_t total) { seen.emplace_back(done, total); };
+  const auto device = open_device("cpu", 1);
+  ASSERT_TRUE(load_model(kList, **device, options));
+  ASSERT_FALSE(seen.empty());
+  EXPECT_EQ(seen.back().first, seen.back().second);
+  EXPECT_GT(seen.back().second, 900000);
+}
+
+TEST(Load, NothingIsWrittenIntoTheModelFolder) {
+  const TempFolder folder;
+  CheckpointEditor::read(kList).write(folder.path(), 2);
+  const auto names = [&] {
+    std::vector<std::string> list;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+      list.push_back(entry.path().filename().string());
+    }
+    return list;
+  };
+  const auto before = names();
+  (void)logits_of(folder.path(), exact());
+  EXPECT_EQ(names(), before);
+}
+
+// A model that loads must also run; one that does not must say why. Dropping, renaming and
+// reshaping tensors at random.
+TEST(Load, RandomlyDamagedCheckpointsLoadAndRunOrExplainThemselves) {
+  const LogCapture quiet;
+  const CheckpointEditor sound = CheckpointEditor::read("testdata/glm-dsa-ties");
+  std::mt19937 random(3);
+  int refused = 0;
+  for (int round = 0; round < 60; ++round) {
+    CheckpointEditor editor = sound;
+    auto at =
+        std::next(editor.tensors.begin(), static_cast<ptrdiff_t>(random() % editor.tensors.size()));
+    switch (random() % 4) {
+      case 0:
+        editor.tensors.erase(at);
+        break;
+      case 1:
+        at->second.shape.push_back(1);
+        break;
+      case 2:
+        at->second = f32_tensor({3}, {1, 2, 3});
+        break;
+      default:
+        editor.tensors["extra." + at->first] = at->second;
+        break;
+    }
+    const TempFolder folder;
+    editor.write(folder.path());
+    auto harness = ModelHarness::open(folder.path(), "reference", exact(), 64, 1);
+    if (!harness) {
+      ++refused;
+      EXPECT_EQ(harness.error().message.find('\n'), std::string::npos);
+      continue;
+    }
+    EXPECT_EQ((*harness)->run(prompt()).size(),
+              40U * static_cast<size_t>((*harness)->model().config().vocab_size));
+  }
+  EXPECT_GT(refused, 20);
+}
+
+}  // namespace
+}  // namespace baton
