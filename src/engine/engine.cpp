@@ -222,9 +222,10 @@ void EngineThread::loop() {
   while (true) {
     const bool wait = scheduler_.idle();
     if (wait) became_idle();
-    for (EngineMessage& message : inbox_.take(wait)) handle(std::move(message));
-    sleeping_ = false;
+    std::vector<EngineMessage> messages = inbox_.take(wait);
     note_progress();
+    sleeping_ = false;
+    for (EngineMessage& message : messages) handle(std::move(message));
     if (stopping_) return;
     if (scheduler_.idle()) continue;
     if (Status status = step(); !status) {

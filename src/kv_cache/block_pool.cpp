@@ -58,9 +58,19 @@ BlockRef BlockPool::share(BlockId id) {
   return BlockRef(this, id);
 }
 
-void BlockPool::set_registered(BlockId id, bool registered) {
+void BlockPool::set_registered(BlockId id) {
   BATON_CHECK(state(id).references > 0, "block", id, "is not referenced");
-  state(id).registered = registered;
+  state(id).registered = true;
+}
+
+void BlockPool::set_forgotten(BlockId id) {
+  State& block = state(id);
+  BATON_CHECK(block.registered, "block", id, "is not registered");
+  if (block.references == 0) {
+    unlink(id);
+    free_.push_back(id);
+  }
+  block.registered = false;
 }
 
 void BlockPool::release(BlockId id) {

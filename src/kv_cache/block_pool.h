@@ -65,8 +65,10 @@ class BlockPool {
   // One more reference to a block that is referenced or cached.
   BlockRef share(BlockId id);
 
-  // The prefix index says what it has registered, and hears what is evicted.
-  void set_registered(BlockId id, bool registered);
+  // The prefix index says what it has registered or forgotten, and hears what is evicted. A
+  // block is registered while it is referenced; it may be forgotten in any state.
+  void set_registered(BlockId id);
+  void set_forgotten(BlockId id);
   void on_evict(std::function<void(BlockId)> listener) { evicted_ = std::move(listener); }
 
   // Every block is in exactly one state and the lists agree with it. Any time.

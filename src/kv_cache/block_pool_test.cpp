@@ -33,7 +33,7 @@ TEST(BlockPool, KeepsRegisteredBlocksUntilTheyAreTheLeastRecentlyUsed) {
     for (int i = 0; i < 3; ++i) {
       held.push_back(*pool.allocate());
       ids.push_back(held.back().id());
-      pool.set_registered(ids.back(), true);
+      pool.set_registered(ids.back());
     }
     for (auto& block : held) block.reset();  // oldest: ids[0]
   }
@@ -49,7 +49,7 @@ TEST(BlockPool, KeepsRegisteredBlocksUntilTheyAreTheLeastRecentlyUsed) {
 TEST(BlockPool, NeverEvictsWhatIsReferenced) {
   BlockPool pool(3);
   auto first = *pool.allocate();
-  pool.set_registered(first.id(), true);
+  pool.set_registered(first.id());
   const auto second = pool.allocate();
   EXPECT_FALSE(pool.allocate().has_value());
   const BlockRef again = pool.share(first.id());

@@ -41,6 +41,10 @@ void BlockTable::publish(PrefixIndex& index,
   }
 }
 
+void BlockTable::forget(PrefixIndex& index) const {
+  for (size_t i = 0; i < published_; ++i) index.forget(ids_[i]);
+}
+
 void BlockTable::clear() {
   while (!refs_.empty()) refs_.pop_back();
   ids_.clear();

@@ -32,6 +32,8 @@ class BlockTable {
                const PrefixScope& scope,
                std::span<const int32_t> tokens,
                int64_t computed);
+  // Takes its blocks out of the index, and all that was built on them.
+  void forget(PrefixIndex& index) const;
   // Gives all blocks back, the last one first: children are then less recently used than their
   // parents and are evicted before them.
   void clear();

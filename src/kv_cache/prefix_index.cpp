@@ -1,7 +1,6 @@
 #include "kv_cache/prefix_index.h"
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "base/check.h"
 #include "base/hash.h"
@@ -88,6 +87,7 @@ PrefixIndex::Registered PrefixIndex::insert(const PrefixScope& scope,
                                             BlockId block,
                                             std::span<const int32_t> tokens) {
   BATON_CHECK(tokens.size() == kBlock, "only full blocks are registered, got", tokens.size());
+  if (!is_live(parent)) return {.chain = kForgottenChain, .existing = std::nullopt};
   if (const BlockId known = lookup(scope, parent, tokens); known >= 0) {
     BATON_CHECK(known != block, "block", block, "registered twice");
     return {.chain = entry(known).chain, .existing = pool_.share(known)};
@@ -100,7 +100,8 @@ PrefixIndex::Registered PrefixIndex::insert(const PrefixScope& scope,
   std::ranges::copy(tokens, added.tokens.begin());
   if (parent == kRootChain) added.scope = std::make_unique<const PrefixScope>(scope);
   by_hash_.emplace(added.hash, block);
-  pool_.set_registered(block, true);
+  live_.insert(added.chain);
+  pool_.set_registered(block);
   return {.chain = added.chain, .existing = std::nullopt};
 }
 
@@ -111,24 +112,40 @@ void PrefixIndex::erase(BlockId block) {
       std::find_if(first, last, [&](const auto& item) { return item.second == block; });
   BATON_CHECK(gone.chain != 0 && found != last, "evicting unregistered block", block);
   by_hash_.erase(found);
+  live_.erase(gone.chain);
   gone.chain = 0;
   gone.scope.reset();
 }
 
+void PrefixIndex::forget(BlockId block) {
+  if (entry(block).chain == 0) return;
+  std::vector<BlockId> going{block};
+  for (size_t i = 0; i < going.size(); ++i) {
+    const ChainId chain = entry(going[i]).chain;
+    for (size_t other = 0; other < entries_.size(); ++other) {
+      const Entry& each = entries_[other];
+      if (each.chain != 0 && each.parent == chain) going.push_back(static_cast<BlockId>(other));
+    }
+  }
+  for (const BlockId each : going) {
+    erase(each);
+    pool_.set_forgotten(each);
+  }
+}
+
 Status PrefixIndex::check() const {
-  std::unordered_set<ChainId> chains{kRootChain};
   size_t registered = 0;
   for (const Entry& each : entries_) {
     if (each.chain == 0) continue;
     ++registered;
-    chains.insert(each.chain);
+    if (!is_live(each.chain)) return internal_error("prefix index: an entry is not live");
   }
-  if (registered != by_hash_.size()) {
+  if (registered != by_hash_.size() || registered != live_.size()) {
     return internal_error("prefix index: " + std::to_string(registered) + " entries, " +
                           std::to_string(by_hash_.size()) + " in the table");
   }
   for (const Entry& each : entries_) {
-    if (each.chain != 0 && !chains.contains(each.parent)) {
+    if (each.chain != 0 && !is_live(each.parent)) {
       return internal_error("prefix index: chain " + std::to_string(each.chain) +
                             " has lost its parent " + std::to_string(each.parent));
     }

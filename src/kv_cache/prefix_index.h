@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/result.h"
@@ -25,6 +26,8 @@ namespace baton {
 // Names a chain of full blocks; kRootChain with a salt is the empty one.
 using ChainId = uint64_t;
 constexpr ChainId kRootChain = 0;
+// Follows a chain that was forgotten: nothing is registered behind it.
+constexpr ChainId kForgottenChain = ~ChainId{0};
 
 // What blocks of one tenant are found under. Parts of different meaning stay apart by type and
 // are hashed with a tag and a length each: no salt can equal an adapter's name.
@@ -71,6 +74,10 @@ class PrefixIndex {
                     BlockId block,
                     std::span<const int32_t> tokens);
 
+  // Takes a registered block and everything behind it out, whoever uses it: its content is not
+  // to be trusted. Rare; looks at every block. A block that is not registered is left alone.
+  void forget(BlockId block);
+
   size_t size() const { return by_hash_.size(); }
   // Every entry is in the table, and its parent entry exists.
   Status check() const;
@@ -91,6 +98,7 @@ class PrefixIndex {
   // -1: none.
   BlockId lookup(const PrefixScope& scope, ChainId parent, std::span<const int32_t> tokens) const;
   void erase(BlockId block);
+  bool is_live(ChainId chain) const { return chain == kRootChain || live_.contains(chain); }
 
   BlockPool& pool_;
   Hash hash_;
@@ -98,6 +106,7 @@ class PrefixIndex {
   ChainId next_chain_ = 1;
   std::vector<Entry> entries_;  // by block
   std::unordered_multimap<uint64_t, BlockId> by_hash_;
+  std::unordered_set<ChainId> live_;  // of all entries
 };
 
 }  // namespace baton

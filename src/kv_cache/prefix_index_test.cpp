@@ -160,5 +160,36 @@ TEST(PrefixIndex, ForgetsAChainWhoseBlockWasReused) {
   EXPECT_EQ(index.count_matching_tokens({}, tokens_from(500, 128), 128), 128);
 }
 
+TEST(PrefixIndex, ForgetsABlockWithAllThatIsBuiltOnIt) {
+  BlockPool pool(20);
+  PrefixIndex index(pool);
+  auto shared = tokens_from(0, 192);
+  leave_behind(pool, index, {}, shared);
+  auto branch = shared;
+  branch[130] = 7777;
+  BlockTable running;  // uses the shared blocks while they are forgotten
+  running.adopt(index.find({}, branch, 191));
+  ASSERT_TRUE(running.reserve(pool, 320));
+  const auto other = tokens_from(5000, 128);
+  leave_behind(pool, index, {}, other);
+  index.forget(running.ids()[0]);
+  EXPECT_EQ(index.count_matching_tokens({}, shared, 192), 0);
+  EXPECT_EQ(index.count_matching_tokens({}, other, 128), 128);
+  EXPECT_TRUE(pool.check());
+  EXPECT_TRUE(index.check());
+  // What the running sequence computes on top is not offered either.
+  auto longer = branch;
+  longer.resize(320, 9);
+  running.publish(index, {}, longer, 320);
+  EXPECT_EQ(index.count_matching_tokens({}, longer, 320), 0);
+  running.clear();
+  EXPECT_EQ(pool.cached(), 2);
+  EXPECT_EQ(pool.referenced(), 0);
+  EXPECT_TRUE(pool.check());
+  EXPECT_TRUE(index.check());
+  leave_behind(pool, index, {}, shared);
+  EXPECT_EQ(index.count_matching_tokens({}, shared, 192), 192);
+}
+
 }  // namespace
 }  // namespace baton

@@ -253,7 +253,8 @@ std::optional<Finished> Scheduler::commit_item(const StepPlan::Item& item, Sampl
   sequence.computed += item.count;
   Finished end;
   if (sampled != nullptr && sampled->error) {
-    // What led to bad logits is not offered to others.
+    // What led to bad logits is not offered to others: any of its rows may hold a NaN.
+    sequence.blocks.forget(index_);
     end.reason = FinishReason::kError;
     end.error = std::move(sampled->error);
   } else {

@@ -79,7 +79,13 @@ class Simulation {
       rows += item.prompt_logprobs ? item.count : item.samples;
       ran_[item.sequence->request.id] = item.count;
       run(item);
-      if (item.samples) sampled.push_back({next_token(item.sequence->tokens, setup_.vocab)});
+      if (!item.samples) continue;
+      if (fail_next_ && item.sequence->output_count() > 0) {
+        fail_next_ = false;
+        sampled.push_back({-1, internal_error("bad logits")});
+      } else {
+        sampled.push_back({next_token(item.sequence->tokens, setup_.vocab)});
+      }
     }
     EXPECT_EQ(tokens, plan_.tokens);
     EXPECT_EQ(rows, plan_.logit_rows);
@@ -88,11 +94,14 @@ class Simulation {
     EXPECT_LE(scheduler_.running(), static_cast<size_t>(setup_.max_num_seqs));
     EXPECT_FALSE(plan_.items.empty() && !scheduler_.idle()) << "nothing to do, but not idle";
     for (Finished& finished : scheduler_.commit(plan_, std::move(sampled))) {
-      expect_right_output(*finished.sequence, finished.reason);
+      if (!finished.error) expect_right_output(*finished.sequence, finished.reason);
       finished_[finished.sequence->request.id] = std::move(finished);
     }
     return plan_;
   }
+
+  // The next decoding sequence gets bad logits.
+  void fail_next() { fail_next_ = true; }
 
   void run_until_idle(int limit = 100000) {
     while (!scheduler_.idle() && limit-- > 0) step();
@@ -164,6 +173,7 @@ class Simulation {
   std::map<RequestId, SamplingParams> params_;
   std::map<RequestId, Finished> finished_;
   RequestId next_id_ = 1;
+  bool fail_next_ = false;
 };
 
 std::vector<int32_t> numbered(size_t count, int32_t first = 1) {
@@ -402,6 +412,43 @@ TEST(Scheduler, EndsOnlyTheSequenceWhoseSampleIsBad) {
   EXPECT_EQ(sim.pool().cached(), 0) << "bad content must not be offered";
 }
 
+// Chunks that were registered before the logits turned out bad are taken back.
+TEST(Scheduler, ForgetsEveryBlockOfASequenceWithBadLogits) {
+  Simulation sim({});
+  const RequestId bad = sim.add(numbered(300), generate(20));
+  for (int i = 0; i < 5; ++i) sim.step();
+  sim.fail_next();
+  sim.step();
+  ASSERT_NE(sim.finished(bad), nullptr);
+  EXPECT_EQ(sim.finished(bad)->reason, FinishReason::kError);
+  EXPECT_EQ(sim.pool().cached(), 0);
+  const RequestId again = sim.add(numbered(300), generate(2));
+  sim.run_until_idle();
+  EXPECT_EQ(sim.finished(again)->sequence->cached_tokens, 0);
+}
+
+// Sixty turns of one session between those of three others, all in one pool that holds them:
+// each turn finds all full blocks of the turn before.
+TEST(Scheduler, FindsTheWholeHistoryOfAnAgentSessionInEveryTurn) {
+  Simulation sim({.blocks = 1000, .max_model_len = 16000, .max_num_batched_tokens = 1024});
+  std::vector<std::vector<int32_t>> history;
+  for (int session = 0; session < 4; ++session) history.push_back(numbered(2000, session + 1));
+  std::vector<int32_t> known(4, 0);
+  for (int turn = 0; turn < 60; ++turn) {
+    std::vector<RequestId> ids;
+    for (auto& tokens : history) ids.push_back(sim.add(tokens, generate(20)));
+    sim.run_until_idle();
+    for (size_t session = 0; session < 4; ++session) {
+      const Sequence& sequence = *sim.finished(ids[session])->sequence;
+      EXPECT_EQ(sequence.cached_tokens, known[session] / 64 * 64) << turn;
+      known[session] = sequence.known() - 1;  // the last token of an answer is not computed
+      history[session] = sequence.tokens;
+      for (int i = 0; i < 37; ++i) history[session].push_back(turn + i);  // a tool's result
+    }
+  }
+  EXPECT_EQ(sim.scheduler().counters().preemptions, 0);
+}
+
 // 30 requests of random priority and length in a pool for about 2.5 of them.
 TEST(Scheduler, SurvivesPrioritiesInATinyPool) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
@@ -451,6 +498,7 @@ TEST(Scheduler, KeepsItsInvariantsForTenThousandRandomRounds) {
       if (!open.empty() && pick(12) == 0) {
         sim.scheduler().remove(open[static_cast<size_t>(pick(static_cast<uint32_t>(open.size())))]);
       }
+      if (pick(20) == 0) sim.fail_next();
       sim.step();
       if (testing::Test::HasFailure()) FAIL() << "seed " << seed << " round " << round;
       if (round % 16 == 0) sim.expect_sound();
