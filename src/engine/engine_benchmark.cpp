@@ -11,10 +11,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <random>
 #include <vector>
 
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/sampler.h"
 #include "kernels/tables.h"
 #include "model/architectures/scripted.h"
 
@@ -130,7 +132,45 @@ void report(const char* what, int32_t batch, size_t prompt, const StepCost& cost
               cost.wall_us);
 }
 
+// The host sampler alone, on logits like a model's: normal, with a standard deviation of 3.
+void time_sampler(const char* what, const SamplingParams& sampling) {
+  constexpr size_t kVocab = 154880;  // GLM-5's
+  constexpr int kRows = 40;
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0.0F, 3.0F);
+  std::vector<float> logits(kVocab);
+  for (float& value : logits) value = normal(random);
+  Sequence sequence;
+  sequence.request.sampling = sampling;
+  sequence.tokens = {1, 2, 3};
+  sequence.prompt_tokens = 1;
+  sequence.max_tokens = 1000;
+  SamplerState state{.seed = 1, .prompt_tokens = {}, .output_counts = {}};
+  double cpu = 0.0;
+  for (int i = 0; i < kRows; ++i) {
+    std::vector<float> row = logits;
+    const double from = cpu_seconds();
+    (void)sample(row, sequence, state, {});
+    cpu += cpu_seconds() - from;
+    sequence.tokens.push_back(1);
+  }
+  std::printf("host sampler, vocabulary %zu, %-22s cpu %8.1f us per token\n",
+              kVocab,
+              what,
+              cpu * 1e6 / kRows);
+}
+
 void run() {
+  SamplingParams sampling;
+  sampling.temperature = 1.0F;
+  time_sampler("temperature", sampling);
+  sampling.top_p = 0.95F;
+  time_sampler("temperature, top_p", sampling);
+  sampling.top_k = 40;
+  time_sampler("temp., top_p, top_k 40", sampling);
+  sampling.temperature = 0.0F;
+  sampling.logprobs = 5;
+  time_sampler("greedy, 5 logprobs", sampling);
   KernelTable empty = planning_kernels();
   empty.argmax = &always_one;
   for (const int32_t batch : {1, 8, 64}) {
