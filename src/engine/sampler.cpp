@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <string>
 
 #include "base/hash.h"
+#include "base/numeric.h"
 
 namespace baton {
 namespace {
@@ -40,7 +40,7 @@ struct BetterLogit {
 
 double log_sum_exp(std::span<const float> logits, float maximum) {
   double sum = 0.0;
-  for (const float value : logits) sum += std::exp(static_cast<double>(value - maximum));
+  for (const float value : logits) sum += static_cast<double>(std::exp(value - maximum));
   return static_cast<double>(maximum) + std::log(sum);
 }
 
@@ -72,91 +72,124 @@ void apply_penalties(std::span<float> logits, const SamplingParams& s, const Sam
   }
 }
 
-void edit(std::span<float> logits,
+// False when there was nothing to change.
+bool edit(std::span<float> logits,
           const Sequence& sequence,
           SamplerState& state,
           const std::vector<int32_t>& eos_token_ids) {
   const SamplingParams& s = sequence.request.sampling;
+  const bool bans = sequence.output_count() < s.min_tokens;
   for (const auto& [token, bias] : s.logit_bias) logits[static_cast<size_t>(token)] += bias;
-  if (sequence.output_count() < s.min_tokens) {
+  if (bans) {
     for (const int32_t token : eos_token_ids) logits[static_cast<size_t>(token)] = kNever;
     for (const int32_t token : s.stop_token_ids) logits[static_cast<size_t>(token)] = kNever;
   }
   const bool penalties =
       s.repetition_penalty != 1.0F || s.presence_penalty != 0.0F || s.frequency_penalty != 0.0F;
-  if (!penalties) return;
-  update(state, sequence);
-  apply_penalties(logits, s, state);
-}
-
-// Turns logits into weights exp((x - max) / temperature), zero below min_p.
-double to_weights(std::span<float> logits, float maximum, const SamplingParams& s) {
-  double total = 0.0;
-  for (float& value : logits) {
-    value = std::exp((value - maximum) / s.temperature);
-    if (value < s.min_p) value = 0.0F;  // the best has weight 1
-    total += static_cast<double>(value);
+  if (penalties) {
+    update(state, sequence);
+    apply_penalties(logits, s, state);
   }
-  return total;
+  return penalties || bans || !s.logit_bias.empty();
 }
 
-// The token at which the running sum, in the order of `order`, passes target.
-template <typename Order>
-int32_t pick(std::span<const float> weights, const Order& order, double target) {
+// Below this (x - max) / temperature a token gets weight 0: all of a vocabulary of a million
+// such tokens together weigh less than the step between two uniform numbers.
+constexpr float kNegligible = -50.0F;
+
+// Turns logits into weights exp((x - max) / temperature) in [0, 1], zero below min_p.
+void to_weights(std::span<float> logits, float maximum, const SamplingParams& s) {
+  for (float& value : logits) {
+    const float exponent = (value - maximum) / s.temperature;
+    value = exponent < kNegligible ? 0.0F : std::exp(exponent);
+    if (value < s.min_p) value = 0.0F;  // the best has weight 1
+  }
+}
+
+double sum_of(std::span<const float> weights) {
+  double sum = 0.0;
+  for (const float weight : weights) sum += static_cast<double>(weight);
+  return sum;
+}
+
+// Weights in [0, 1] by size: the leading bits of a positive float are ordered as the float.
+constexpr int kBucketShift = 16;
+size_t bucket_of(float weight) {
+  return float_bits(weight) >> kBucketShift;
+}
+constexpr size_t kBuckets = (0x3f800000U >> kBucketShift) + 1;  // 1.0F is in the last
+
+// Zeroes all but the best tokens: as many as it takes to reach `max_count` or a total of
+// `enough`, at least one. Linear in the vocabulary: whole buckets are kept or dropped, and only
+// the one on the border is sorted. Returns the total that is kept.
+double keep_best(std::span<float> weights, size_t max_count, double enough) {
+  std::vector<double> sums(kBuckets);
+  std::vector<uint32_t> counts(kBuckets);
+  for (const float weight : weights) {
+    sums[bucket_of(weight)] += static_cast<double>(weight);
+    ++counts[bucket_of(weight)];
+  }
+  size_t border = kBuckets - 1, count = 0;
+  double kept = 0.0;
+  while (border > 0 && count + counts[border] < max_count && kept + sums[border] < enough) {
+    count += counts[border];
+    kept += sums[border--];
+  }
+  std::vector<int32_t> at_border;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const size_t bucket = bucket_of(weights[i]);
+    if (bucket > border) continue;
+    if (bucket == border) at_border.push_back(static_cast<int32_t>(i));
+    if (bucket < border) weights[i] = 0.0F;
+  }
+  std::ranges::sort(at_border, BetterLogit{weights});
+  for (const int32_t token : at_border) {
+    float& weight = weights[static_cast<size_t>(token)];
+    if (count == 0 || (count < max_count && kept < enough)) {
+      kept += static_cast<double>(weight);
+      ++count;
+    } else {
+      weight = 0.0F;
+    }
+  }
+  return kept;
+}
+
+// The token at which the running sum, in order of token id, passes `target`.
+int32_t pick(std::span<const float> weights, double target) {
   double sum = 0.0;
   int32_t last = -1;
-  for (const int32_t token : order) {
-    const float weight = weights[static_cast<size_t>(token)];
-    if (weight <= 0.0F) continue;
-    sum += static_cast<double>(weight);
-    last = token;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i] <= 0.0F) continue;
+    sum += static_cast<double>(weights[i]);
+    last = static_cast<int32_t>(i);
     if (sum > target) break;
   }
   return last;
 }
 
-// The best tokens that top_k and top_p keep, best first, and their total weight.
-std::vector<int32_t> truncate(std::span<const float> weights,
-                              const SamplingParams& s,
-                              double total,
-                              double& kept) {
-  std::vector<int32_t> order(weights.size());
-  std::iota(order.begin(), order.end(), 0);
-  const BetterLogit better{weights};
-  if (s.top_k > 0 && static_cast<size_t>(s.top_k) < order.size()) {
-    std::ranges::nth_element(order, order.begin() + s.top_k - 1, better);
-    order.resize(static_cast<size_t>(s.top_k));
-    total = 0.0;
-    std::ranges::sort(order, better);  // one order of summing for one answer
-    for (const int32_t token : order)
-      total += static_cast<double>(weights[static_cast<size_t>(token)]);
+int32_t draw(std::span<float> logits, float maximum, const SamplingParams& s, double random) {
+  constexpr double kAll = std::numeric_limits<double>::infinity();
+  to_weights(logits, maximum, s);
+  const bool cuts_k = s.top_k > 0 && static_cast<size_t>(s.top_k) < logits.size();
+  double total = cuts_k ? keep_best(logits, static_cast<size_t>(s.top_k), kAll) : sum_of(logits);
+  if (s.top_p < 1.0F) {
+    total = keep_best(logits, logits.size(), static_cast<double>(s.top_p) * total);
   }
-  // A heap gives the best ones in order without sorting the whole vocabulary.
-  const auto worse = [&](int32_t a, int32_t b) { return better(b, a); };
-  std::ranges::make_heap(order, worse);
-  std::vector<int32_t> best;
-  kept = 0.0;
-  const double enough = static_cast<double>(s.top_p) * total;
-  while (!order.empty() && (best.empty() || kept < enough)) {
-    std::ranges::pop_heap(order, worse);
-    const int32_t token = order.back();
-    order.pop_back();
-    best.push_back(token);
-    kept += static_cast<double>(weights[static_cast<size_t>(token)]);
-  }
-  return best;
+  return pick(logits, random * total);
 }
 
-int32_t draw(std::span<float> logits, float maximum, const SamplingParams& s, double random) {
-  const double total = to_weights(logits, maximum, s);
-  if (s.top_k <= 0 && s.top_p >= 1.0F) {
-    std::vector<int32_t> order(logits.size());
-    std::iota(order.begin(), order.end(), 0);
-    return pick(logits, order, random * total);
+// The `count` best, best first.
+std::vector<int32_t> best_of(std::span<const float> logits, size_t count) {
+  const BetterLogit better{logits};
+  std::vector<int32_t> best;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const auto token = static_cast<int32_t>(i);
+    if (best.size() == count && !better(token, best.back())) continue;
+    if (best.size() == count) best.pop_back();
+    best.insert(std::ranges::upper_bound(best, token, better), token);
   }
-  double kept = 0.0;
-  const std::vector<int32_t> best = truncate(logits, s, total, kept);
-  return pick(logits, best, random * kept);
+  return best;
 }
 
 }  // namespace
@@ -192,11 +225,7 @@ Result<OutputToken> logprob_of(std::span<const float> logits, int32_t token, int
   OutputToken output{.token = token, .logprob = logprob(token)};
   const auto count = std::min(static_cast<size_t>(std::max(top, 0)), logits.size());
   if (count == 0) return output;
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto middle = order.begin() + static_cast<std::ptrdiff_t>(count);
-  std::ranges::partial_sort(order, middle, BetterLogit{logits});
-  for (auto it = order.begin(); it != middle; ++it) output.top.push_back({*it, logprob(*it)});
+  for (const int32_t id : best_of(logits, count)) output.top.push_back({id, logprob(id)});
   return output;
 }
 
@@ -205,11 +234,11 @@ Result<OutputToken> sample(std::span<float> logits,
                            SamplerState& state,
                            const std::vector<int32_t>& eos_token_ids) {
   const SamplingParams& s = sequence.request.sampling;
-  if (finite_maximum(logits) == kNever) return bad_logits(sequence.output_count());
+  float maximum = finite_maximum(logits);
+  if (maximum == kNever) return bad_logits(sequence.output_count());
   std::vector<float> raw;
   if (s.logprobs >= 0) raw.assign(logits.begin(), logits.end());
-  edit(logits, sequence, state, eos_token_ids);
-  const float maximum = finite_maximum(logits);
+  if (edit(logits, sequence, state, eos_token_ids)) maximum = finite_maximum(logits);
   if (maximum == kNever) return bad_logits(sequence.output_count());
   const int32_t token =
       is_greedy(s) ? argmax(logits)

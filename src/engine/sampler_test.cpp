@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
+#include <random>
+#include <set>
 
 namespace baton {
 namespace {
@@ -91,6 +95,47 @@ TEST(Sampler, KeepsOnlyWhatTopKTopPAndMinPAllow) {
   SamplingParams all = top_k;
   all.top_p = 0.5F;
   EXPECT_THAT(draws(logits, all), testing::UnorderedElementsAre(testing::Key(2)));
+}
+
+// Against the plain definition: sort everything, keep k, keep p. The drawn set must be the same.
+TEST(Sampler, KeepsTheSetThatSortingWouldKeep) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 60; ++round) {
+    std::vector<float> logits(1 + random() % 300);
+    // Few levels: many ties, and borders inside runs of equal weights.
+    for (float& value : logits) value = static_cast<float>(random() % 12) * 0.25F;
+    SamplingParams s = at_temperature(1.0F);
+    s.top_k = static_cast<int32_t>(random() % 40);
+    s.top_p = 0.05F + 0.1F * static_cast<float>(random() % 10);
+
+    std::vector<int32_t> order(logits.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, [&](int32_t a, int32_t b) {
+      return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+    });
+    if (s.top_k > 0 && static_cast<size_t>(s.top_k) < order.size()) {
+      order.resize(static_cast<size_t>(s.top_k));
+    }
+    const float best = *std::ranges::max_element(logits);
+    const auto weight = [&](int32_t token) {
+      return static_cast<double>(std::exp(logits[static_cast<size_t>(token)] - best));
+    };
+    double total = 0.0, sum = 0.0;
+    for (const int32_t token : order) total += weight(token);
+    std::set<int32_t> kept;
+    for (const int32_t token : order) {
+      // Sums in another order may differ in the last bits: leave borders alone.
+      if (std::abs(sum - static_cast<double>(s.top_p) * total) < 1e-9 * total) s.top_p = 2.0F;
+      if (!kept.empty() && sum >= static_cast<double>(s.top_p) * total) break;
+      kept.insert(token);
+      sum += weight(token);
+    }
+    if (s.top_p > 1.0F) continue;
+    std::set<int32_t> drawn;
+    for (const auto& [token, count] : draws(logits, s)) drawn.insert(token);
+    EXPECT_TRUE(std::ranges::includes(kept, drawn)) << "round " << round;
+    EXPECT_TRUE(kept.size() >= 20 || drawn == kept) << "round " << round;
+  }
 }
 
 TEST(Sampler, DependsOnSeedAndOutputIndexAlone) {
