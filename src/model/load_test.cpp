@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "base/log.h"
@@ -259,6 +260,51 @@ TEST(Load, ProgressEndsAtTheTotalAndNeverGoesBack) {
   ASSERT_FALSE(seen.empty());
   EXPECT_EQ(seen.back().first, seen.back().second);
   EXPECT_GT(seen.back().second, 900000);
+}
+
+// Bytes of a line of /proc/self/status.
+int64_t memory_line(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    int64_t kilobytes = 0;
+    if (word == name + ":" && status >> kilobytes) return kilobytes * 1024;
+  }
+  return 0;
+}
+
+// ML-14: 96 MB of f32 weights, used where they are mapped, or halved one tensor at a time.
+TEST(Load, MemoryStaysNearTheWeightsAndSourcePagesAreGivenBack) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers have memory of their own";
+#endif
+  const TempFolder folder;
+  int64_t stored = 0;
+  {
+    CheckpointEditor editor = CheckpointEditor::read("testdata/qwen3");
+    constexpr int64_t kVocab = 190000;
+    const std::string zeros(4 * 64 * kVocab, '\0');
+    editor.config["vocab_size"] = kVocab;
+    for (const char* name : {"model.embed_tokens.weight", "lm_head.weight"}) {
+      editor.tensors[name] = raw_tensor(DType::kF32, {kVocab, 64}, zeros);
+      stored += static_cast<int64_t>(zeros.size());
+    }
+    editor.write(folder.path());
+  }
+  const auto device = open_device("cpu", 1);
+  for (const auto& [dtype, share] : {std::pair{"auto", 0.0}, std::pair{"bfloat16", 0.5}}) {
+    LoadOptions options;
+    options.dtype = dtype;
+    const int64_t own = memory_line("RssAnon");
+    const int64_t mapped = memory_line("RssFile");
+    const auto model = load_model(folder.path(), **device, options);
+    ASSERT_TRUE(model) << model.error().message;
+    const double allowed = share * static_cast<double>(stored) + 0.15 * static_cast<double>(stored);
+    EXPECT_LT(static_cast<double>(memory_line("RssAnon") - own), allowed) << dtype;
+    EXPECT_LT(static_cast<double>(memory_line("RssFile") - mapped),
+              0.15 * static_cast<double>(stored))
+        << dtype;
+  }
 }
 
 TEST(Load, NothingIsWrittenIntoTheModelFolder) {

@@ -14,12 +14,13 @@ float base_period(const RopeConfig& config, int64_t i, int64_t width) {
   return static_cast<float>(std::pow(config.theta, static_cast<double>(exponent)));
 }
 
+// In f32 throughout, as the reference library: far into a context the last bit of a frequency
+// shows in the angle.
 float yarn_frequency(const RopeConfig& config, const YarnRange& range, int64_t i, float period) {
-  double high = range.high;
-  if (high == range.low) high += 0.001;  // a step instead of a ramp
-  const double ramp =
-      std::clamp((static_cast<double>(i) - range.low) / (high - range.low), 0.0, 1.0);
-  const auto kept = static_cast<float>(1.0 - ramp);
+  double width = range.high - range.low;
+  if (width == 0.0) width = 0.001;  // a step instead of a ramp
+  const float along = static_cast<float>(i) - static_cast<float>(range.low);
+  const float kept = 1.0F - std::clamp(along / static_cast<float>(width), 0.0F, 1.0F);
   const float interpolated = 1.0F / (static_cast<float>(config.factor) * period);
   return interpolated * (1.0F - kept) + (1.0F / period) * kept;
 }

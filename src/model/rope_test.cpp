@@ -5,6 +5,9 @@
 
 #include <cmath>
 
+#include "model/testing/checkpoint_editor.h"
+#include "model/testing/model_harness.h"
+
 namespace baton {
 namespace {
 
@@ -27,6 +30,37 @@ TEST(Rope, DefaultFrequenciesAreTheBaseToTheMinusTwoIOverWidth) {
   }
   EXPECT_EQ(rope.attention_factor, 1.0F);
   EXPECT_EQ(rope.score_factor, 1.0F);
+}
+
+// Every type against transformers, through config.json. Two cases differ by intent: frequencies do
+// not change with the length of one request, as they do there beyond the trained length.
+TEST(Rope, FrequenciesAndFactorsAreThoseOfTransformers) {
+  const Json cases = (*read_json_file("testdata/rope/golden.json"))["cases"];
+  const testing::Golden golden = testing::read_golden("testdata/rope/golden.safetensors");
+  int compared = 0;
+  for (const Json& item : cases) {
+    const auto name = item["name"].get<std::string>();
+    if (name == "dynamic_above" || name == "longrope_below") continue;
+    Json json = *read_json_file("testdata/qwen3/config.json");
+    json.erase("rope_theta");
+    json.erase("rope_scaling");
+    json["rope_parameters"] = item["rope_parameters"];
+    json["head_dim"] = item["qk_rope_head_dim"];
+    json["max_position_embeddings"] = item["max_position_embeddings"];
+    const testing::TempFolder folder;
+    testing::write_text(folder / "config.json", dump_json(json));
+    const Result<ModelConfig> config = read_model_config(folder.path());
+    ASSERT_TRUE(config) << name << ": " << config.error().message;
+    const Rope rope = *make_rope(config->rope, config->head_dim, config->max_position_embeddings);
+    const std::vector<float>& want = golden.at(name + ".inverse_frequencies").values;
+    ASSERT_EQ(rope.inv_freq.size(), want.size()) << name;
+    for (size_t i = 0; i < want.size(); ++i) {
+      EXPECT_NEAR(rope.inv_freq[i] / want[i], 1.0F, 5e-7F) << name << " " << i;
+    }
+    EXPECT_NEAR(rope.attention_factor, item["attention_factor"].get<float>(), 1e-6F) << name;
+    ++compared;
+  }
+  EXPECT_GE(compared, 13);
 }
 
 TEST(Rope, YarnRampRunsFromDimensionTenToTwentyThree) {
