@@ -60,6 +60,13 @@ struct Avx512 {
     const __m256i fixed = _mm256_mask_mov_epi16(half, nan, _mm256_set1_epi16(0x7e00));
     return _mm512_mul_ps(_mm512_cvtph_ps(fixed), _mm512_set1_ps(256.0F));
   }
+  // The value / 256, for weights: they hold no NaN codes (one would read as 480), and the factor
+  // goes into their scale.
+  static V load_e4m3_over_256(const uint8_t* p) {
+    const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    return _mm512_cvtph_ps(
+        _mm256_andnot_si256(_mm256_set1_epi16(0x4000), _mm256_slli_epi16(wide, 7)));
+  }
   // 16 codes of 8 bytes: each lane takes its nibble, the permutation looks it up.
   static V load_e2m1(const uint8_t* p) {
     const __m512i table_bits = _mm512_castps_si512(_mm512_setr_ps(0.0F,
@@ -78,9 +85,8 @@ struct Avx512 {
                                                                   -3.0F,
                                                                   -4.0F,
                                                                   -6.0F));
-    const __m512i words = _mm512_permutexvar_epi32(
-        _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1),
-        _mm512_castsi128_si512(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+    const __m512i words = _mm512_mask_broadcastd_epi32(
+        _mm512_broadcastd_epi32(_mm_loadu_si32(p)), 0xff00, _mm_loadu_si32(p + 4));
     const __m512i codes = _mm512_srlv_epi32(
         words, _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28));
     return _mm512_castsi512_ps(_mm512_permutexvar_epi32(codes, table_bits));

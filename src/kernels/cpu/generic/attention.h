@@ -56,20 +56,27 @@ inline void accumulate_tile(float* sums,
                             int64_t n) {
   using V = typename S::V;
   V acc[M][C];
+#pragma GCC unroll 8
   for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 8
     for (int c = 0; c < C; ++c) {
       acc[m][c] = S::mul(S::load(sums + m * sums_stride + c * S::kLanes), S::set(factors[m]));
     }
   }
   for (int64_t j = 0; j < n; ++j) {
     V value[C];
+#pragma GCC unroll 8
     for (int c = 0; c < C; ++c) value[c] = S::load(values + j * values_stride + c * S::kLanes);
+#pragma GCC unroll 8
     for (int m = 0; m < M; ++m) {
       const V weight = S::set(weights[m * weights_stride + j]);
+#pragma GCC unroll 8
       for (int c = 0; c < C; ++c) acc[m][c] = S::fma(weight, value[c], acc[m][c]);
     }
   }
+#pragma GCC unroll 8
   for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 8
     for (int c = 0; c < C; ++c) S::store(sums + m * sums_stride + c * S::kLanes, acc[m][c]);
   }
 }

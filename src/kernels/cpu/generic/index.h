@@ -17,18 +17,25 @@ inline void index_heads(const float* q,
                         typename S::V* scores) {
   using V = typename S::V;
   V acc[H][C];
+#pragma GCC unroll 8
   for (int h = 0; h < H; ++h) {
+#pragma GCC unroll 8
     for (int c = 0; c < C; ++c) acc[h][c] = S::zero();
   }
   for (int64_t i = 0; i < dim; ++i) {
     V key[C];
+#pragma GCC unroll 8
     for (int c = 0; c < C; ++c) key[c] = S::load(keys + i * kBlockTokens + c * S::kLanes);
+#pragma GCC unroll 8
     for (int h = 0; h < H; ++h) {
       const V value = S::set(q[h * q_stride + i]);
+#pragma GCC unroll 8
       for (int c = 0; c < C; ++c) acc[h][c] = S::fma(value, key[c], acc[h][c]);
     }
   }
+#pragma GCC unroll 8
   for (int h = 0; h < H; ++h) {
+#pragma GCC unroll 8
     for (int c = 0; c < C; ++c) {
       // max(0, x) as an instruction gives x where x is NaN.
       scores[c] = S::fma(S::set(head_weights[h]), S::max(S::zero(), acc[h][c]), scores[c]);

@@ -1,6 +1,9 @@
 // Matrix products. The inner dimension lies in the lanes; every output has its own accumulator.
 #pragma once
 
+// Loops over a tile carry an unroll pragma: left to itself gcc keeps their accumulators in memory
+// at both ends of the inner loop.
+
 #include "kernels/cpu/generic/stored_rows.h"
 
 namespace baton::cpu {
@@ -17,18 +20,29 @@ inline void direct_tile(Rows& rows,
                         int64_t out_stride) {
   using V = typename S::V;
   V acc[M][N];
+#pragma GCC unroll 8
   for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 8
     for (int n = 0; n < N; ++n) acc[m][n] = S::zero();
   }
   const int64_t whole = k / S::kLanes * S::kLanes;
   const auto step = [&](const V* xs, const V& w, int n) {
+#pragma GCC unroll 8
     for (int m = 0; m < M; ++m) acc[m][n] = S::fma(xs[m], w, acc[m][n]);
   };
   for (int64_t block = 0; block < whole; block += rows.block_columns()) {
     rows.template begin_block<N>(row, block);
     const int64_t end = block + rows.block_columns() < whole ? block + rows.block_columns() : whole;
     for (int64_t i = block; i < end; i += S::kLanes) {
+      if constexpr (M == 1) {
+        // Past the end of these rows come the next N.
+        const int64_t ahead = i + Rows::kAhead;
+        const int64_t next = ahead < k ? ahead : ahead + (N - 1) * k;
+#pragma GCC unroll 8
+        for (int n = 0; n < N; ++n) rows.prefetch(row, n, next);
+      }
       V xs[M];
+#pragma GCC unroll 8
       for (int m = 0; m < M; ++m) xs[m] = S::load(x + m * x_stride + i);
 #pragma GCC unroll 8
       for (int n = 0; n < N; ++n) step(xs, rows.load(row, n, i), n);
@@ -37,10 +51,14 @@ inline void direct_tile(Rows& rows,
   if (whole < k) {
     rows.template begin_block<N>(row, whole);
     V xs[M];
+#pragma GCC unroll 8
     for (int m = 0; m < M; ++m) xs[m] = S::load_first(x + m * x_stride + whole, k - whole);
+#pragma GCC unroll 8
     for (int n = 0; n < N; ++n) step(xs, rows.tail(row, n, whole), n);
   }
+#pragma GCC unroll 8
   for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 8
     for (int n = 0; n < N; ++n) {
       const float sum = S::sum(acc[m][n]);
       out[m * out_stride + n] = bias == nullptr ? sum : sum + bias[n];
@@ -134,7 +152,9 @@ inline void panel_tile(const float* x,
                        float* acc) {
   using V = typename S::V;
   V sums[M][N];
+#pragma GCC unroll 8
   for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 8
     for (int n = 0; n < N; ++n) {
       sums[m][n] = start ? S::zero() : S::load(acc + (m * kPanelRows + n) * kPad);
     }
@@ -142,22 +162,29 @@ inline void panel_tile(const float* x,
   int64_t i = 0;
   for (; i + S::kLanes <= count; i += S::kLanes) {
     V xs[M];
+#pragma GCC unroll 8
     for (int m = 0; m < M; ++m) xs[m] = S::load(x + m * x_stride + i);
 #pragma GCC unroll 8
     for (int n = 0; n < N; ++n) {
       const V w = S::load(panel + n * panel_stride + i);
+#pragma GCC unroll 8
       for (int m = 0; m < M; ++m) sums[m][n] = S::fma(xs[m], w, sums[m][n]);
     }
   }
   if (i < count) {
     V xs[M];
+#pragma GCC unroll 8
     for (int m = 0; m < M; ++m) xs[m] = S::load_first(x + m * x_stride + i, count - i);
+#pragma GCC unroll 8
     for (int n = 0; n < N; ++n) {
       const V w = S::load(panel + n * panel_stride + i);
+#pragma GCC unroll 8
       for (int m = 0; m < M; ++m) sums[m][n] = S::fma(xs[m], w, sums[m][n]);
     }
   }
+#pragma GCC unroll 8
   for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 8
     for (int n = 0; n < N; ++n) S::store(acc + (m * kPanelRows + n) * kPad, sums[m][n]);
   }
 }
@@ -216,27 +243,34 @@ inline void dots_tile(const float* x,
                       int64_t out_stride) {
   using V = typename S::V;
   V sums[M][N];
+#pragma GCC unroll 8
   for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 8
     for (int n = 0; n < N; ++n) sums[m][n] = S::zero();
   }
   const auto step = [&](const V* xs, int64_t i) {
 #pragma GCC unroll 8
     for (int n = 0; n < N; ++n) {
       const V w = S::load(y + n * y_stride + i);
+#pragma GCC unroll 8
       for (int m = 0; m < M; ++m) sums[m][n] = S::fma(xs[m], w, sums[m][n]);
     }
   };
   V xs[M];
   int64_t i = 0;
   for (; i + S::kLanes <= k; i += S::kLanes) {
+#pragma GCC unroll 8
     for (int m = 0; m < M; ++m) xs[m] = S::load(x + m * x_stride + i);
     step(xs, i);
   }
   if (i < k) {
+#pragma GCC unroll 8
     for (int m = 0; m < M; ++m) xs[m] = S::load_first(x + m * x_stride + i, k - i);
     step(xs, i);
   }
+#pragma GCC unroll 8
   for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 8
     for (int n = 0; n < N; ++n) out[m * out_stride + n] = S::sum(sums[m][n]);
   }
 }

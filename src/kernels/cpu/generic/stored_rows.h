@@ -10,6 +10,10 @@
 
 namespace baton::cpu {
 
+// How far ahead of a stream to ask for it: rows end every page or three, where the processor's
+// own prefetch starts anew.
+constexpr int64_t kPrefetchBytes = 1024;
+
 template <typename S, DType kForm>
 struct PlainRows {
   using T = std::conditional_t<kForm == DType::kF32,
@@ -26,6 +30,10 @@ struct PlainRows {
     if constexpr (kForm == DType::kBF16) return S::load_bf16(from);
     if constexpr (kForm == DType::kF16) return S::load_f16(from);
     if constexpr (kForm == DType::kF8E4M3) return S::load_e4m3(from);
+  }
+  static constexpr int64_t kAhead = kPrefetchBytes / int64_t{sizeof(T)};
+  void prefetch(int64_t row, int n, int64_t k) const {
+    __builtin_prefetch(data + (row + n) * columns + k);
   }
   int64_t block_columns() const { return columns; }
   template <int N>
@@ -46,7 +54,7 @@ struct Fp8Rows {
   const uint8_t* data;
   const float* scales;
   int64_t columns, width, blocks, first, block_rows;
-  typename S::V scale[8];
+  typename S::V scale[8];  // times 256
 
   Fp8Rows(const WeightView& weight, int64_t first_row)
       : data(static_cast<const uint8_t*>(weight.data) + first_row * weight.columns),
@@ -56,20 +64,24 @@ struct Fp8Rows {
         blocks((weight.columns + weight.block_columns - 1) / weight.block_columns),
         first(first_row),
         block_rows(weight.block_rows) {}
+  static constexpr int64_t kAhead = kPrefetchBytes;
+  void prefetch(int64_t row, int n, int64_t k) const {
+    __builtin_prefetch(data + (row + n) * columns + k);
+  }
   int64_t block_columns() const { return width; }
   template <int N>
   void begin_block(int64_t row, int64_t k) {
     for (int n = 0; n < N; ++n) {
-      scale[n] = S::set(scales[(first + row + n) / block_rows * blocks + k / width]);
+      scale[n] = S::set(256.0F * scales[(first + row + n) / block_rows * blocks + k / width]);
     }
   }
   typename S::V load(int64_t row, int n, int64_t k) const {
-    return S::mul(S::load_e4m3(data + (row + n) * columns + k), scale[n]);
+    return S::mul(S::load_e4m3_over_256(data + (row + n) * columns + k), scale[n]);
   }
   typename S::V tail(int64_t row, int n, int64_t k) const {
     uint8_t values[S::kLanes] = {};
     std::memcpy(values, data + (row + n) * columns + k, static_cast<size_t>(columns - k));
-    return S::mul(S::load_e4m3(values), scale[n]);
+    return S::mul(S::load_e4m3_over_256(values), scale[n]);
   }
 };
 
@@ -77,25 +89,31 @@ template <typename S>
 struct Nvfp4Rows {
   const uint8_t* pairs;
   const uint8_t* scales;
-  int64_t columns;
+  int64_t columns, row_bytes, row_scales;
   float table[256];  // e4m3 code -> scale with the matrix's own multiplier
 
   Nvfp4Rows(const WeightView& weight, int64_t first)
       : pairs(static_cast<const uint8_t*>(weight.data) + first * (weight.columns / 2)),
         scales(static_cast<const uint8_t*>(weight.scales) + first * (weight.columns / 16)),
-        columns(weight.columns) {
+        columns(weight.columns),
+        row_bytes(weight.columns / 2),
+        row_scales(weight.columns / 16) {
     alignas(16) uint8_t codes[256];
     for (int i = 0; i < 256; ++i) codes[i] = static_cast<uint8_t>(i);
     for (int i = 0; i < 256; i += S::kLanes) {
       S::store(table + i, S::mul(S::load_e4m3(codes + i), S::set(weight.global_scale)));
     }
   }
+  static constexpr int64_t kAhead = 2 * kPrefetchBytes;
+  void prefetch(int64_t row, int n, int64_t k) const {
+    __builtin_prefetch(pairs + (row + n) * row_bytes + (k >> 1));
+  }
   int64_t block_columns() const { return columns; }
   template <int N>
   void begin_block(int64_t, int64_t) {}
   typename S::V load(int64_t row, int n, int64_t k) const {
-    return S::mul(S::load_e2m1(pairs + ((row + n) * columns + k) / 2),
-                  S::set(table[scales[(row + n) * (columns / 16) + k / 16]]));
+    return S::mul(S::load_e2m1(pairs + (row + n) * row_bytes + (k >> 1)),
+                  S::set(table[scales[(row + n) * row_scales + (k >> 4)]]));
   }
   // Never called: columns are a multiple of 16.
   typename S::V tail(int64_t, int, int64_t) const { return S::zero(); }
