@@ -193,7 +193,9 @@ KernelCases real_sizes() {
     cases.push_back(matmul_case({.form = form, .m = 4, .n = 12288, .k = 6144}));
     cases.push_back(matmul_case({.form = form, .m = 512, .n = 2048, .k = 6144}));
   }
-  cases.push_back(matmul_case({.form = WeightForm::kBF16, .m = 32, .n = 2048, .k = 6144}));
+  for (const int64_t m : {8, 12, 16, 32}) {
+    cases.push_back(matmul_case({.form = WeightForm::kBF16, .m = m, .n = 8192, .k = 6144}));
+  }
   for (const int64_t tokens : {1, 64}) {
     cases.push_back(head_matmul_case(
         {.dtype = DType::kBF16, .tokens = tokens, .heads = 64, .n = 512, .k = 192}));

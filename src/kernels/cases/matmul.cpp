@@ -54,7 +54,7 @@ KernelCases matmul_cases() {
     for (const int64_t m : {0, 1, 2, 5, 17, 70}) {
       cases.push_back(matmul_case({.form = form, .m = m, .n = 70, .k = 144}));
     }
-    cases.push_back(matmul_case({.form = form, .m = 1, .n = 1, .k = 16, .bias = true}));
+    cases.push_back(matmul_case({.form = form, .m = 5, .n = 1, .k = 16, .bias = true}));
     cases.push_back(matmul_case({.form = form, .m = 3, .n = 130, .k = 512, .bias = true}));
     cases.push_back(matmul_case({.form = form, .m = 33, .n = 49, .k = 1040}));
     cases.push_back(matmul_case(

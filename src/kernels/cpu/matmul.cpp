@@ -9,16 +9,19 @@ namespace {
 
 // Up to here the stored rows are converted again for every few rows of x; beyond, once into a
 // panel that many rows of x share.
-constexpr int64_t kDirectRows = 12;
+constexpr int64_t kDirectRows = 24;
 // A panel of six rows and the four rows of x beside it stay in a 48 KiB L1 cache.
-constexpr int64_t kPanelColumns = 768;
-constexpr int64_t kPanelStride = kPanelColumns + kPad;  // rows of a panel on different cache sets
-// Rows of x that share an expanded panel, and panels per item: the chains of both (192 KiB) and
-// the block of x stay in a 1 MiB L2 cache.
-constexpr int64_t kBlockRows = 128;
-constexpr int64_t kItemPanels = 4;
+constexpr int64_t kPanelColumns = 1024;
+constexpr int64_t kPanelStride = kPanelColumns + kPad;  // rows on different cache sets
+// Rows of x that share an expanded panel, and panels per item: the packed block of x (260 KiB)
+// and all chains (384 KiB) stay in a 1 MiB L2 cache. Fewer columns per panel would spend more
+// on moving the chains.
+constexpr int64_t kBlockRows = 64;
+constexpr int64_t kItemPanels = 16;
 constexpr int64_t kItemRows = kItemPanels * kPanelRows;
 constexpr int64_t kAccRow = kPanelRows * kPad;
+constexpr int64_t kScratchFloats =
+    (kPanelRows + kBlockRows) * kPanelStride + kItemPanels * kBlockRows * kAccRow;
 
 // A tile of one job's output.
 struct Item {
@@ -57,15 +60,20 @@ void run_direct(const Microkernels& kernels, const Item& item) {
                  job.out_stride);
 }
 
-// scratch: a panel, then kItemPanels x kBlockRows rows of chains.
+// scratch: a panel, the block of x, then kItemPanels x kBlockRows rows of chains. x is packed
+// because rows a power of two apart would fall on each other in the cache.
 void run_panels(const Microkernels& kernels, const Item& item, float* scratch) {
   const MatmulJob& job = *item.job;
   float* panel = scratch;
-  float* acc = scratch + kPanelRows * kPanelStride;
+  float* block = panel + kPanelRows * kPanelStride;
+  float* acc = block + kBlockRows * kPanelStride;
   const float* x = job.x + item.first_m * job.x_stride;
   const int64_t k = job.weight.columns;
   for (int64_t first = 0; first < k; first += kPanelColumns) {
     const int64_t count = std::min(kPanelColumns, k - first);
+    for (int64_t i = 0; i < item.m; ++i) {
+      std::copy_n(x + i * job.x_stride + first, count, block + i * kPanelStride);
+    }
     for (int64_t p = 0; p * kPanelRows < item.n; ++p) {
       for (int64_t r = 0; r < kPanelRows; ++r) {
         const int64_t row = p * kPanelRows + r;
@@ -116,8 +124,7 @@ void run_matmuls(const Microkernels& kernels,
         static_cast<double>(job.m * job.weight.rows) * static_cast<double>(job.weight.columns);
     panels = panels || job.m > kDirectRows;
   }
-  const WorkerScratch scratch(
-      threads, panels ? kPanelRows * kPanelStride + kItemPanels * kBlockRows * kAccRow : 0);
+  const WorkerScratch scratch(threads, panels ? kScratchFloats : 0);
   const auto count = static_cast<int64_t>(items.size());
   // About 20 products per nanosecond.
   const double cost = products / 20.0 / static_cast<double>(std::max<int64_t>(count, 1));

@@ -34,13 +34,11 @@ inline void direct_tile(Rows& rows,
     rows.template begin_block<N>(row, block);
     const int64_t end = block + rows.block_columns() < whole ? block + rows.block_columns() : whole;
     for (int64_t i = block; i < end; i += S::kLanes) {
-      if constexpr (M == 1) {
-        // Past the end of these rows come the next N.
-        const int64_t ahead = i + Rows::kAhead;
-        const int64_t next = ahead < k ? ahead : ahead + (N - 1) * k;
+      // Past the end of these rows come the next N.
+      const int64_t ahead = i + Rows::kAhead;
+      const int64_t next = ahead < k ? ahead : ahead + (N - 1) * k;
 #pragma GCC unroll 8
-        for (int n = 0; n < N; ++n) rows.prefetch(row, n, next);
-      }
+      for (int n = 0; n < N; ++n) rows.prefetch(row, n, next);
       V xs[M];
 #pragma GCC unroll 8
       for (int m = 0; m < M; ++m) xs[m] = S::load(x + m * x_stride + i);
