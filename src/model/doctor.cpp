@@ -315,4 +315,13 @@ std::string doctor_summary(const DoctorReport& report) {
   return text;
 }
 
+std::string doctor_summary(const ModelConfig& config, const WeightReport& weights) {
+  DoctorReport report;
+  report.config = config;
+  report.mtp = mtp_words(config);
+  report.weights = weights;
+  split_layers(report);
+  return doctor_summary(report);
+}
+
 }  // namespace baton

@@ -46,7 +46,9 @@ Result<DoctorReport> examine_model(const std::string& folder);
 
 std::string doctor_text(const DoctorReport& report);
 Json doctor_json(const DoctorReport& report);
-// One paragraph for the log of a server that starts.
+// One line for the log of a server that starts.
 std::string doctor_summary(const DoctorReport& report);
+// The same of a model that was just loaded.
+std::string doctor_summary(const ModelConfig& config, const WeightReport& weights);
 
 }  // namespace baton

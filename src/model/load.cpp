@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "model/architectures.h"
 #include "model/architectures/scripted.h"
+#include "model/doctor.h"
 #include "model/model.h"
 #include "model/rope.h"
 #include "model/weights/checkpoint.h"
@@ -122,6 +123,7 @@ Result<std::unique_ptr<Model>> load_model(const std::string& folder,
       *checkpoint, *store, *config, {.dtype = *dtype, .progress = options.progress});
   std::unique_ptr<Model> model = architecture->build(*config, *formats, reader);
   const WeightReport& report = reader.report();
+  log_info(doctor_summary(*config, report));
   log_report(*config, *checkpoint, report);
   int64_t bytes = 0;
   for (const WeightUse& use : report.uses) bytes += use.bytes;
