@@ -86,12 +86,24 @@ const AddedToken* AddedTokenMatcher::longest_at(std::string_view text, size_t po
   return found < 0 ? nullptr : &tokens_[static_cast<size_t>(found)];
 }
 
-void AddedTokenMatcher::split(std::string_view text, const SegmentSink& sink) const {
+void AddedTokenMatcher::split(std::string_view text,
+                              std::span<const TextRange> untrusted,
+                              const SegmentSink& sink) const {
   size_t done = 0;  // everything before has been handed out
   size_t position = 0;
   while (position < text.size()) {
+    while (!untrusted.empty() && untrusted.front().end <= position) {
+      untrusted = untrusted.subspan(1);
+    }
+    if (!untrusted.empty() && untrusted.front().begin <= position) {
+      position = untrusted.front().end;
+      continue;
+    }
     const AddedToken* token = nullptr;
-    if (begins_[static_cast<uint8_t>(text[position])]) token = longest_at(text, position);
+    if (begins_[static_cast<uint8_t>(text[position])]) {
+      const size_t limit = untrusted.empty() ? text.size() : untrusted.front().begin;
+      token = longest_at(text.substr(0, limit), position);
+    }
     if (token == nullptr) {
       ++position;
       continue;

@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "text/text_range.h"
 
 namespace baton {
 
@@ -28,8 +31,11 @@ class AddedTokenMatcher {
   AddedTokenMatcher() = default;
   explicit AddedTokenMatcher(std::vector<AddedToken> tokens);
 
-  // Calls `sink` for the segments of `text` in order. Text segments are never empty.
-  void split(std::string_view text, const SegmentSink& sink) const;
+  // Calls `sink` for the segments of `text` in order. Text segments are never empty. Nothing that
+  // touches an `untrusted` range is a token: what a user typed stays text.
+  void split(std::string_view text,
+             std::span<const TextRange> untrusted,
+             const SegmentSink& sink) const;
 
   bool empty() const { return tokens_.empty(); }
 

@@ -99,16 +99,20 @@ Status read_bos_prefix(const std::string& path, TokenizerFile& file) {
 // One call's work: the output and what must not be shared between threads.
 class Tokenizer::Encoding {
  public:
-  explicit Encoding(const Tokenizer& tokenizer, std::string_view guard = {})
-      : tokenizer_(tokenizer), guard_(guard) {}
+  explicit Encoding(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  void recognise(std::string_view text) {
-    tokenizer_.raw_matcher_.split(text, [&](std::string_view segment, int32_t id) {
+  void recognise(std::string_view text, std::span<const TextRange> untrusted) {
+    tokenizer_.raw_matcher_.split(text, untrusted, [&](std::string_view segment, int32_t id) {
       if (id >= 0) {
         ids_.push_back(id);
-      } else {
-        normalise(segment, /*recognise_tokens=*/true);
+        return;
       }
+      const auto begin = static_cast<size_t>(segment.data() - text.data());
+      const auto touches = [&](const TextRange& range) {
+        return range.begin < begin + segment.size() && begin < range.end;
+      };
+      const bool is_trusted = std::none_of(untrusted.begin(), untrusted.end(), touches);
+      normalise(segment, /*recognise_tokens=*/is_trusted);
     });
   }
 
@@ -118,16 +122,16 @@ class Tokenizer::Encoding {
 
  private:
   void normalise(std::string_view text, bool recognise_tokens) {
-    if (tokenizer_.file_.normal_forms.empty()) return encode_segment(text);
+    if (tokenizer_.file_.normal_forms.empty()) return encode_runs(text);
     const std::string normalized = normalized_valid_runs(text);
     if (!recognise_tokens || tokenizer_.normalized_matcher_.empty()) {
-      return encode_segment(normalized);
+      return encode_runs(normalized);
     }
-    tokenizer_.normalized_matcher_.split(normalized, [&](std::string_view segment, int32_t id) {
+    tokenizer_.normalized_matcher_.split(normalized, {}, [&](std::string_view segment, int32_t id) {
       if (id >= 0) {
         ids_.push_back(id);
       } else {
-        encode_segment(segment);
+        encode_runs(segment);
       }
     });
   }
@@ -146,18 +150,6 @@ class Tokenizer::Encoding {
       text.remove_prefix(broken);
     }
     return out;
-  }
-
-  void encode_segment(std::string_view text) {
-    if (guard_.empty() || text.find(guard_) == std::string_view::npos) return encode_runs(text);
-    std::string without;
-    without.reserve(text.size());
-    while (!text.empty()) {
-      const size_t end = std::min(text.find(guard_), text.size());
-      without.append(text.substr(0, end));
-      text.remove_prefix(std::min(end + guard_.size(), text.size()));
-    }
-    encode_runs(without);
   }
 
   // Broken bytes are pieces of their own.
@@ -191,7 +183,6 @@ class Tokenizer::Encoding {
   }
 
   const Tokenizer& tokenizer_;
-  std::string_view guard_;
   SplitPattern::Scratch scratch_;
   RecentPieces recent_;
   std::vector<int32_t> ids_;
@@ -215,6 +206,12 @@ Tokenizer::Tokenizer(TokenizerFile file)
   file_.merges = {};
 }
 
+Result<std::unique_ptr<Tokenizer>> Tokenizer::load_file(const std::string& tokenizer_json_path) {
+  Result<TokenizerFile> file = read_tokenizer_file(tokenizer_json_path);
+  if (!file) return file.error();
+  return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(*file)));
+}
+
 Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::string& model_dir) {
   Result<TokenizerFile> file = read_tokenizer_file(model_dir + "/tokenizer.json");
   if (!file) return file.error();
@@ -228,7 +225,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text,
                                        Prefix prefix) const {
   Encoding encoding(*this);
   if (mode == SpecialTokens::kRecognise) {
-    encoding.recognise(text);
+    encoding.recognise(text, {});
   } else {
     encoding.plain(text);
   }
@@ -241,10 +238,10 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text,
   return ids;
 }
 
-std::vector<int32_t> Tokenizer::encode_guarded(std::string_view text,
-                                               std::string_view guard) const {
-  Encoding encoding(*this, guard);
-  encoding.recognise(text);
+std::vector<int32_t> Tokenizer::encode_marked(std::string_view text,
+                                              std::span<const TextRange> untrusted) const {
+  Encoding encoding(*this);
+  encoding.recognise(text, untrusted);
   return encoding.take();
 }
 

@@ -38,6 +38,7 @@ class Tokenizer {
 
   // Reads `model_dir`/tokenizer.json, and add_bos_token of tokenizer_config.json if that exists.
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& model_dir);
+  static Result<std::unique_ptr<Tokenizer>> load_file(const std::string& tokenizer_json_path);
 
   // Prefix::kAdd adds nothing if the ids already begin with the prefix.
   std::vector<int32_t> encode(std::string_view text,
@@ -48,9 +49,13 @@ class Tokenizer {
     return encode(text, SpecialTokens::kAsText);
   }
 
-  // Recognises added tokens, except where `guard` stands inside one; then drops the guards.
-  // The caller puts it into untrusted text (chat_prompt.h); `guard` is not empty.
-  std::vector<int32_t> encode_guarded(std::string_view text, std::string_view guard) const;
+  // Recognises added tokens in what the template wrote, not in the `untrusted` ranges of `text`
+  // (chat_prompt.h). Apart from that, ranges make no difference: pieces and merges cross them, so
+  // harmless text gets the ids that encode gives.
+  // Added tokens that want normalised text are not looked for between two tokens if any of that
+  // text is untrusted; no known chat model has such control tokens.
+  std::vector<int32_t> encode_marked(std::string_view text,
+                                     std::span<const TextRange> untrusted) const;
 
   // The raw bytes that a token stands for: half a character is possible. Empty for ids that the
   // tokenizer does not use; models have more logits than that, so any id >= 0 may be asked.

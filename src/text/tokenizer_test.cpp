@@ -201,13 +201,24 @@ TEST(Tokenizer, DecodeReplacesBrokenBytesAndSkipsOnlySpecialTokens) {
             "b</think>");
 }
 
-TEST(Tokenizer, AGuardHidesATokenAndLeavesNoTrace) {
+TEST(Tokenizer, UntrustedRangesHideTokensAndChangeNothingElse) {
   const auto tokenizer = tiny_tokenizer();
-  const std::string guard = "\xEF\xB7\x90";
-  EXPECT_THAT(tokenizer->encode_guarded("<|user|>he" + guard + "llo", guard),
-              ElementsAre(1004, 259));
-  EXPECT_EQ(tokenizer->encode_guarded("<|" + guard + "user|>", guard),
-            tokenizer->encode_plain("<|user|>"));
+  const std::string text = "<|user|>hello<|user|><think>";
+  const auto encode = [&](std::vector<TextRange> untrusted) {
+    return tokenizer->encode_marked(text, untrusted);
+  };
+  const Ids marker = tokenizer->encode_plain("<|user|>");
+  Ids expected = {1004, 259};
+  expected.insert(expected.end(), marker.begin(), marker.end());
+  expected.push_back(1007);
+  EXPECT_THAT(encode({}), ElementsAre(1004, 259, 1004, 1007));
+  EXPECT_THAT(encode({{8, 13}}), ElementsAre(1004, 259, 1004, 1007));
+  EXPECT_THAT(encode({{10, 12}}), ElementsAre(1004, 259, 1004, 1007)) << "merges cross ranges";
+  // All of the second marker, or any one byte of it.
+  EXPECT_EQ(encode({{13, 21}}), expected);
+  EXPECT_EQ(encode({{13, 14}}), expected);
+  EXPECT_EQ(encode({{20, 21}}), expected);
+  EXPECT_EQ(encode({{0, text.size()}}), tokenizer->encode_plain(text));
 }
 
 struct BrokenFile {

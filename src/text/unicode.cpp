@@ -74,4 +74,21 @@ bool is_number(char32_t c) {
   return within(category(c), UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO);
 }
 
+bool is_printable(char32_t c) {
+  if (c < 0x7F) return c >= 0x20;
+  const utf8proc_category_t value = category(c);
+  return value != UTF8PROC_CATEGORY_CN &&
+         !within(value, UTF8PROC_CATEGORY_ZS, UTF8PROC_CATEGORY_CO);
+}
+
+char32_t to_upper(char32_t c) {
+  return static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c)));
+}
+char32_t to_lower(char32_t c) {
+  return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
+}
+char32_t to_title(char32_t c) {
+  return static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c)));
+}
+
 }  // namespace baton

@@ -1,0 +1,158 @@
+#include "text/chat_template.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "text/chat_messages.h"
+#include "text/jinja/value.h"
+
+namespace baton {
+namespace {
+
+using jinja::Dict;
+using jinja::MarkedText;
+using jinja::Value;
+
+constexpr const char* kDefault = "default";
+
+// Templates may build a marker out of a role ('<|' + role + '|>'), so the known ones are as good
+// as the template's own text.
+bool is_known_role(const std::string& role) {
+  constexpr std::array<std::string_view, 10> kRoles = {"system",
+                                                       "user",
+                                                       "assistant",
+                                                       "tool",
+                                                       "developer",
+                                                       "model",
+                                                       "function",
+                                                       "ipython",
+                                                       "observation",
+                                                       "environment"};
+  return std::find(kRoles.begin(), kRoles.end(), role) != kRoles.end();
+}
+
+Value message_value(const Json& message, bool untrusted) {
+  Dict dict;
+  for (const auto& [key, value] : message.items()) {
+    const bool is_role = key == "role" && is_known_role(value.get<std::string>());
+    dict.items.emplace_back(Value(MarkedText(key, untrusted)),
+                            Value::from_json(value, untrusted && !is_role));
+  }
+  return Value(std::move(dict));
+}
+
+Value messages_value(const Json& messages, bool untrusted) {
+  jinja::List list;
+  for (const Json& message : messages) list.items.push_back(message_value(message, untrusted));
+  return Value(std::move(list));
+}
+
+Error in_template(Error error, const std::string& where) {
+  error.message = where + ": " + error.message;
+  return error;
+}
+
+// Every "*_token" of tokenizer_config.json that is a string or {"content": ...}.
+std::map<std::string, std::string> special_tokens_of(const Json& config) {
+  std::map<std::string, std::string> tokens;
+  for (const auto& [key, value] : config.items()) {
+    if (!std::string_view(key).ends_with("_token")) continue;
+    const Json content = value.is_object() ? value.value("content", Json()) : value;
+    if (content.is_string()) tokens[key] = content.get<std::string>();
+  }
+  return tokens;
+}
+
+}  // namespace
+
+Status ChatTemplate::add_template(const std::string& name,
+                                  std::string_view source,
+                                  const std::string& where) {
+  Result<jinja::Template> parsed = jinja::Template::parse(source);
+  if (!parsed) return in_template(parsed.error(), where + ": chat template");
+  templates_.insert_or_assign(name, std::move(*parsed));
+  return {};
+}
+
+Status ChatTemplate::read_named_templates(const Json& list, const std::string& where) {
+  for (const Json& entry : list) {
+    const bool complete = entry.is_object() && entry.contains("name") &&
+                          entry["name"].is_string() && entry.contains("template") &&
+                          entry["template"].is_string();
+    if (!complete) {
+      return invalid_argument(where + ": chat_template: expected objects of name and template");
+    }
+    const auto name = entry["name"].get<std::string>();
+    const Status status = add_template(
+        name, entry["template"].get_ref<const std::string&>(), where + " '" + name + "'");
+    if (!status) return status;
+  }
+  if (templates_.empty() || templates_.contains(kDefault)) return {};
+  return invalid_argument(where + ": chat_template: expected one named 'default'");
+}
+
+Result<ChatTemplate> ChatTemplate::load(const std::string& model_dir, const Source& source) {
+  ChatTemplate result;
+  const std::string config_path = model_dir + "/tokenizer_config.json";
+  Json config = Json::object();
+  Result<Json> read = read_json_file(config_path);
+  if (read && read->is_object()) config = std::move(*read);
+  if (!read && read.error().code != ErrorCode::kNotFound) return read.error();
+  result.special_tokens_ = special_tokens_of(config);
+
+  const std::string own_path = model_dir + "/chat_template.jinja";
+  const std::string& path = source.path.empty() ? own_path : source.path;
+  Status status;
+  if (!source.text.empty()) {
+    status = result.add_template(kDefault, source.text, "given text");
+  } else if (const Result<std::string> file = read_file(path); file) {
+    status = result.add_template(kDefault, *file, path);
+  } else if (!source.path.empty() || file.error().code != ErrorCode::kNotFound) {
+    return file.error();
+  } else if (const Json own = config.value("chat_template", Json()); own.is_string()) {
+    status = result.add_template(kDefault, own.get_ref<const std::string&>(), config_path);
+  } else if (own.is_array()) {
+    status = result.read_named_templates(own, config_path);
+  }
+  if (!status) return status.error();
+  if (result.templates_.empty()) {
+    return not_found(model_dir + ": no chat template: expected chat_template.jinja, or " +
+                     "chat_template in tokenizer_config.json");
+  }
+  return result;
+}
+
+const jinja::Template& ChatTemplate::choose(const ChatTemplateInputs& inputs) const {
+  const bool has_tools = inputs.tools.is_array() && !inputs.tools.empty();
+  const auto tool_use = templates_.find("tool_use");
+  return has_tools && tool_use != templates_.end() ? tool_use->second
+                                                   : templates_.find(kDefault)->second;
+}
+
+Result<ChatPrompt> ChatTemplate::render(const ChatTemplateInputs& inputs) const {
+  const Result<Json> messages = prepare_messages(inputs.messages);
+  if (!messages) return messages.error();
+  const bool untrusted = !inputs.trust_request_text;
+  Dict variables;
+  for (const auto& [name, token] : special_tokens_) variables.set(Value(name), Value(token));
+  if (!inputs.kwargs.is_null() && !inputs.kwargs.is_object()) {
+    return invalid_argument("chat_template_kwargs: expected an object");
+  }
+  for (const auto& [name, value] : inputs.kwargs.items()) {
+    variables.set(Value(name), Value::from_json(value, untrusted));
+  }
+  // After the kwargs, which cannot replace the conversation.
+  variables.set(Value("messages"), messages_value(*messages, untrusted));
+  variables.set(Value("add_generation_prompt"), Value(inputs.add_generation_prompt));
+  // As in Hugging Face, both are there and none when the request has none.
+  variables.set(Value("tools"), Value::from_json(inputs.tools, untrusted));
+  variables.set(Value("documents"), Value::from_json(inputs.documents, untrusted));
+  Result<MarkedText> text =
+      choose(inputs).render(variables, inputs.now.value_or(std::time(nullptr)));
+  if (!text) return in_template(text.error(), "chat template");
+  std::vector<TextRange> ranges = text->untrusted();
+  return ChatPrompt{std::move(*text).take_bytes(), std::move(ranges)};
+}
+
+}  // namespace baton
