@@ -8,6 +8,8 @@
 
 namespace baton::cuda {
 
+const KernelTable& table();
+
 void embed(Queue& queue, const EmbedArgs& args);
 void rms_norm(Queue& queue, const RmsNormArgs& args);
 void layer_norm(Queue& queue, const LayerNormArgs& args);

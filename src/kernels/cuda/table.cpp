@@ -1,9 +1,8 @@
 #include "kernels/cuda/ops.h"
-#include "kernels/tables.h"
 
-namespace baton {
+namespace baton::cuda {
 
-const KernelTable* cuda_kernels() {
+const KernelTable& table() {
   static constexpr KernelTable kTable = {
       .name = "cuda",
       .embed = &cuda::embed,
@@ -27,7 +26,7 @@ const KernelTable* cuda_kernels() {
       .moe = &cuda::moe,
       .argmax = &cuda::argmax,
   };
-  return &kTable;
+  return kTable;
 }
 
-}  // namespace baton
+}  // namespace baton::cuda

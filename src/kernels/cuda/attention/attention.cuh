@@ -57,14 +57,13 @@ __device__ void attend(const Source& source,
                        int32_t heads,
                        float scale,
                        Heads<float> out) {
-  extern __shared__ float shared[];
   __shared__ float weight[kTileHeads][kTileRows];  // scores, then exp(score - maximum)
   __shared__ float rescale[kTileHeads];
   __shared__ float denominator[kTileHeads];
   __shared__ const uint8_t* row_of[kTileRows];
   const int32_t key_width = source.key_width();
   const int32_t value_width = source.value_width();
-  float* query = shared;                         // [kTileHeads, key_width]
+  float* query = dynamic_shared<float>();        // [kTileHeads, key_width]
   float* keys = query + kTileHeads * key_width;  // [kTileRows, key_width]
   float* values = Source::kValuesInKeys ? keys : keys + kTileRows * key_width;
   const int32_t value_stride = Source::kValuesInKeys ? key_width : value_width;

@@ -19,14 +19,14 @@ __global__ void __launch_bounds__(kThreads) index_scores_kernel(Heads<const floa
                                                                 int64_t first_token,
                                                                 int32_t max_context,
                                                                 Rows<float> scores) {
-  extern __shared__ float query[];  // [heads, dim]
+  float* query = dynamic_shared<float>();  // [heads, dim]
   const IndexPage page = {kFormat, cache.page.dim};
   const int32_t dim = page.dim;
-  const int64_t token = first_token + blockIdx.y;
+  const int64_t token = first_token + blockIdx.x;
   const int32_t position = batch.positions[token];
-  const int32_t first = static_cast<int32_t>(blockIdx.x) * kBlockTokens;
+  const int32_t first = static_cast<int32_t>(blockIdx.y) * kBlockTokens;
   const int32_t end = min(first + kBlockTokens, max_context);
-  float* row = scores.row(blockIdx.y);
+  float* row = scores.row(blockIdx.x);
   if (first > position) {
     for (int32_t p = first + static_cast<int32_t>(threadIdx.x); p < end; p += kThreads) {
       row[p] = -INFINITY;
@@ -80,7 +80,7 @@ void launch_scores(Queue& queue, const Args& args, const Tensor& scores, int64_t
     launch(queue,
            "index_scores",
            kernel,
-           grid(ceil_div(max_context, kBlockTokens), scores.dim(0)),
+           grid(scores.dim(0), ceil_div(max_context, kBlockTokens)),
            kThreads,
            static_cast<size_t>(heads * args.cache.page.dim) * sizeof(float),
            heads_of(args.q),

@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kWarp) route_kernel(Routing r,
                                                       const float* bias,
                                                       Rows<int32_t> experts,
                                                       Rows<float> weights) {
-  extern __shared__ float score[];
+  float* score = dynamic_shared<float>();
   float* choice = score + r.experts;
   float* group_values = choice + r.experts;
   bool* taken = reinterpret_cast<bool*>(group_values + r.groups);
