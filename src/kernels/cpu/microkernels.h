@@ -17,9 +17,6 @@ constexpr int64_t padded(int64_t n) {
   return (n + kPad - 1) / kPad * kPad;
 }
 
-// Rows of a panel of expanded weights.
-constexpr int64_t kPanelRows = 6;
-
 struct Microkernels {
   // out[i, n] = x[i] . weight[first + n] (+ bias[first + n]) for n < count, m >= 1, read
   // straight from the stored form. fp8 blocks must be a multiple of kPad columns wide.
@@ -36,19 +33,6 @@ struct Microkernels {
   // Columns [first, first + count) of one row as f32, zeros up to padded(count). first is a
   // multiple of kPad; fp8 as above.
   void (*expand)(const WeightView& weight, int64_t row, int64_t first, int64_t count, float* out);
-
-  // acc[i][kPanelRows] vectors of kPad floats += x[i] (count columns) times each row of the panel
-  // [kPanelRows, panel_stride]. `start` begins new chains.
-  void (*panel)(const float* x,
-                int64_t x_stride,
-                int64_t m,
-                const float* panel,
-                int64_t panel_stride,
-                int64_t count,
-                bool start,
-                float* acc);
-  // out[n] = sum of acc[n] (+ bias[n]) for n < count
-  void (*finish)(const float* acc, int64_t count, const float* bias, float* out);
 
   // out[i, j] = x[i] . y[j], all f32, rows of y padded with zeros to padded(k).
   void (*dots)(const float* x,

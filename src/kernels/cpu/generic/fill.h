@@ -12,8 +12,6 @@ template <typename S>
 constexpr Microkernels microkernels_of() {
   return {.direct = &direct<S>,
           .expand = &expand<S>,
-          .panel = &panel<S>,
-          .finish = &finish<S>,
           .dots = &dots<S>,
           .softmax_tile = &softmax_tile<S>,
           .accumulate = &accumulate<S>,

@@ -76,6 +76,12 @@ inline void direct_rows(Rows& rows,
                         float* out,
                         int64_t out_stride) {
   int64_t i = 0;
+  if constexpr (S::kTileRows == 4) {
+    for (; i + 6 <= m; i += 6) {
+      direct_tile<S, 6, N>(rows, row, x + i * x_stride, x_stride, k, bias, out + i * out_stride,
+                           out_stride);
+    }
+  }
   for (; i + 4 <= m; i += 4) {
     direct_tile<S, 4, N>(
         rows, row, x + i * x_stride, x_stride, k, bias, out + i * out_stride, out_stride);
@@ -137,98 +143,6 @@ void expand(const WeightView& weight, int64_t row, int64_t first, int64_t count,
     }
     for (; i < first + padded(count); i += S::kLanes, out += S::kLanes) S::store(out, S::zero());
   });
-}
-
-// M rows of x against the kPanelRows rows of a panel, N at a time. Chains continue in acc.
-template <typename S, int M, int N>
-inline void panel_tile(const float* x,
-                       int64_t x_stride,
-                       const float* panel,
-                       int64_t panel_stride,
-                       int64_t count,
-                       bool start,
-                       float* acc) {
-  using V = typename S::V;
-  V sums[M][N];
-#pragma GCC unroll 8
-  for (int m = 0; m < M; ++m) {
-#pragma GCC unroll 8
-    for (int n = 0; n < N; ++n) {
-      sums[m][n] = start ? S::zero() : S::load(acc + (m * kPanelRows + n) * kPad);
-    }
-  }
-  int64_t i = 0;
-  for (; i + S::kLanes <= count; i += S::kLanes) {
-    V xs[M];
-#pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) xs[m] = S::load(x + m * x_stride + i);
-#pragma GCC unroll 8
-    for (int n = 0; n < N; ++n) {
-      const V w = S::load(panel + n * panel_stride + i);
-#pragma GCC unroll 8
-      for (int m = 0; m < M; ++m) sums[m][n] = S::fma(xs[m], w, sums[m][n]);
-    }
-  }
-  if (i < count) {
-    V xs[M];
-#pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) xs[m] = S::load_first(x + m * x_stride + i, count - i);
-#pragma GCC unroll 8
-    for (int n = 0; n < N; ++n) {
-      const V w = S::load(panel + n * panel_stride + i);
-#pragma GCC unroll 8
-      for (int m = 0; m < M; ++m) sums[m][n] = S::fma(xs[m], w, sums[m][n]);
-    }
-  }
-#pragma GCC unroll 8
-  for (int m = 0; m < M; ++m) {
-#pragma GCC unroll 8
-    for (int n = 0; n < N; ++n) S::store(acc + (m * kPanelRows + n) * kPad, sums[m][n]);
-  }
-}
-
-template <typename S, int M>
-inline void panel_rows(const float* x,
-                       int64_t x_stride,
-                       const float* panel,
-                       int64_t panel_stride,
-                       int64_t count,
-                       bool start,
-                       float* acc) {
-  constexpr int kColumns = S::kTileRows == 4 ? 6 : 3;
-  for (int n = 0; n < kPanelRows; n += kColumns) {
-    panel_tile<S, M, kColumns>(
-        x, x_stride, panel + n * panel_stride, panel_stride, count, start, acc + n * kPad);
-  }
-}
-
-template <typename S>
-void panel(const float* x,
-           int64_t x_stride,
-           int64_t m,
-           const float* panel,
-           int64_t panel_stride,
-           int64_t count,
-           bool start,
-           float* acc) {
-  constexpr int64_t kAccStride = kPanelRows * kPad;
-  int64_t i = 0;
-  for (; i + S::kTileRows <= m; i += S::kTileRows) {
-    panel_rows<S, S::kTileRows>(
-        x + i * x_stride, x_stride, panel, panel_stride, count, start, acc + i * kAccStride);
-  }
-  for (; i < m; ++i) {
-    panel_rows<S, 1>(
-        x + i * x_stride, x_stride, panel, panel_stride, count, start, acc + i * kAccStride);
-  }
-}
-
-template <typename S>
-void finish(const float* acc, int64_t count, const float* bias, float* out) {
-  for (int64_t n = 0; n < count; ++n) {
-    const float sum = S::sum(S::load(acc + n * kPad));
-    out[n] = bias == nullptr ? sum : sum + bias[n];
-  }
 }
 
 template <typename S, int M, int N>
