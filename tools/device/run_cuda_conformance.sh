@@ -69,9 +69,21 @@ suite engine device_equality_test '*cuda*'
 wait
 for name in device kernels conformance parity engine; do report "$name"; done
 
-# A chat through the real server, as curl sees it.
+# ask PATH BODY: one request to the server under test, as curl sends it.
+port=18000
+ask() {
+  local answer
+  answer=$(curl -s --max-time 30 "http://127.0.0.1:$port$1" -H 'content-type: application/json' \
+    -d "$2")
+  echo "$1 $answer" >>"$logs/server.log"
+  if grep -q '"completion_tokens": *12' <<<"$answer"; then
+    echo "server on cuda: $1 answered" >>"$summary"
+  else
+    echo "server on cuda: $1 FAILED: ${answer:0:300}" >>"$summary"
+    failures=$((failures + 1))
+  fi
+}
 if [ -x "$carry/bin/baton" ]; then
-  port=18000
   "$carry/bin/baton" serve --device cuda --model testdata/glm-dsa-list --host 127.0.0.1 \
     --port $port >"$logs/server.log" 2>&1 &
   server=$!
@@ -80,20 +92,14 @@ if [ -x "$carry/bin/baton" ]; then
     kill -0 $server 2>/dev/null || break
     sleep 0.2
   done
-  answer=$(curl -s --max-time 30 "http://127.0.0.1:$port/v1/chat/completions" \
-    -H 'content-type: application/json' \
-    -d '{"model": "glm-dsa-list", "messages": [{"role": "user", "content": "hello"}],
-         "max_tokens": 12, "temperature": 0, "ignore_eos": true}')
+  ask /v1/completions '{"model": "glm-dsa-list", "prompt": "hello", "max_tokens": 12,
+    "temperature": 0, "ignore_eos": true}'
+  ask /v1/chat/completions '{"model": "glm-dsa-list", "max_tokens": 12, "temperature": 0,
+    "ignore_eos": true, "messages": [{"role": "user", "content": "hello"}]}'
+  curl -s "http://127.0.0.1:$port/metrics" | grep -iE 'graph|generation_tokens_total' \
+    >>"$logs/server.log"
   kill -INT $server 2>/dev/null
   wait $server
-  echo "$answer" >>"$logs/server.log"
-  if grep -q '"completion_tokens": *12' <<<"$answer"; then
-    echo "server: one chat answered on cuda" >>"$summary"
-  else
-    echo "server: FAILED: ${answer:0:300}" >>"$summary"
-    tail -n 5 "$logs/server.log" >>"$summary"
-    failures=$((failures + 1))
-  fi
 fi
 
 timeout 60 "$carry/bin/decode_latency" cuda testdata/glm-dsa-list testdata/glm-dsa-geometry \
