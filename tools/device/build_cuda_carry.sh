@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the CUDA tests here and packs them for a GPU machine that has a driver and nothing else:
-# build/cuda-carry/bin (stripped programs) and build/cuda-carry/lib (shared libraries that such a
-# machine may lack). Needs nvcc, no GPU. See README.md.
+# cuda-carry.tar.xz with bin/ (stripped programs) and lib/ (shared libraries that such a machine
+# may lack). Needs nvcc, no GPU. See README.md.
 #
 #   tools/device/build_cuda_carry.sh [DIRECTORY]       default: build/cuda-carry
 set -euo pipefail
@@ -20,15 +20,17 @@ if ninja -C build/cuda -t query baton >/dev/null 2>&1; then programs+=" baton"; 
 # shellcheck disable=SC2086
 cmake --build build/cuda -j "$jobs" --target $tests $programs
 
-rm -rf "$carry"
-mkdir -p "$carry/bin" "$carry/lib"
+unpacked=$(mktemp -d)
+trap 'rm -rf "$unpacked"' EXIT
+mkdir -p "$carry" "$unpacked/bin" "$unpacked/lib"
 for name in $tests $programs; do
   from=$(find build/cuda -name "$name" -type f -perm -u+x | head -n 1)
-  strip -o "$carry/bin/$name" "$from"
+  strip -o "$unpacked/bin/$name" "$from"
   while read -r library path; do
-    [[ $library =~ $everywhere ]] || cp -Lu "$path" "$carry/lib/$library"
+    [[ $library =~ $everywhere ]] || cp -Lu "$path" "$unpacked/lib/$library"
   done < <(ldd "$from" | awk '$2 == "=>" {print $1, $3}')
 done
-echo "packed into $carry:"
-du -sh "$carry" | cut -f1
-ls -l "$carry/bin" "$carry/lib" | awk 'NF > 8 {printf "  %9d %s\n", $5, $9}'
+# The programs hold the same kernels: xz finds that, and 38 MB become 6.
+tar -C "$unpacked" -c bin lib | xz -T0 >"$carry/cuda-carry.tar.xz"
+ls -l "$unpacked/bin" "$unpacked/lib" | awk 'NF > 8 {printf "  %9d %s\n", $5, $9}'
+echo "packed into $carry/cuda-carry.tar.xz: $(du -h "$carry/cuda-carry.tar.xz" | cut -f1)"

@@ -14,7 +14,10 @@ limit=${SUITE_LIMIT_S:-150}        # seconds per suite
 check_limit=${MEMCHECK_LIMIT_S:-45}  # 0: no memory check
 mkdir -p "$out"
 logs=$(mktemp -d)
-export LD_LIBRARY_PATH=$PWD/$carry/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+programs=$(mktemp -d)
+tar -C "$programs" -xJf "$carry/cuda-carry.tar.xz" ||
+  python3 -m tarfile -e "$carry/cuda-carry.tar.xz" "$programs" || exit 2
+export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 summary=$out/summary.txt
 : >"$summary"
 started=$SECONDS
@@ -22,6 +25,7 @@ failures=0
 
 # All logs in one file, also when this script is stopped.
 collect() {
+  rm -rf "$programs"
   for log in "$logs"/*.log; do echo "==== $(basename "$log")"; tail -c 4000000 "$log"; done \
     >"$out/logs.txt"
 }
@@ -41,7 +45,7 @@ count() {
 suite() {
   (
     begun=$SECONDS
-    timeout "$limit" "$carry/bin/$2" --gtest_filter="$3" >"$logs/$1.log" 2>&1
+    timeout "$limit" "$programs/bin/$2" --gtest_filter="$3" >"$logs/$1.log" 2>&1
     echo "$? $((SECONDS - begun))" >"$logs/$1.rc"
   ) &
 }
@@ -71,6 +75,7 @@ for name in device kernels conformance parity engine; do report "$name"; done
 
 # ask PATH BODY: one request to the server under test, as curl sends it.
 port=18000
+model=models/baton-mini
 ask() {
   local answer
   answer=$(curl -s --max-time 30 "http://127.0.0.1:$port$1" -H 'content-type: application/json' \
@@ -83,8 +88,8 @@ ask() {
     failures=$((failures + 1))
   fi
 }
-if [ -x "$carry/bin/baton" ]; then
-  "$carry/bin/baton" serve --device cuda --model testdata/glm-dsa-list --host 127.0.0.1 \
+if [ -x "$programs/bin/baton" ]; then
+  timeout -k 5 90 "$programs/bin/baton" serve --device cuda --model "$model" --host 127.0.0.1 \
     --port $port >"$logs/server.log" 2>&1 &
   server=$!
   for _ in $(seq 100); do
@@ -92,25 +97,25 @@ if [ -x "$carry/bin/baton" ]; then
     kill -0 $server 2>/dev/null || break
     sleep 0.2
   done
-  ask /v1/completions '{"model": "glm-dsa-list", "prompt": "hello", "max_tokens": 12,
+  ask /v1/completions '{"model": "baton-mini", "prompt": "hello", "max_tokens": 12,
     "temperature": 0, "ignore_eos": true}'
-  ask /v1/chat/completions '{"model": "glm-dsa-list", "max_tokens": 12, "temperature": 0,
+  ask /v1/chat/completions '{"model": "baton-mini", "max_tokens": 12, "temperature": 0,
     "ignore_eos": true, "messages": [{"role": "user", "content": "hello"}]}'
   curl -s "http://127.0.0.1:$port/metrics" | grep -iE 'graph|generation_tokens_total' \
     >>"$logs/server.log"
-  kill -INT $server 2>/dev/null
+  kill -TERM $server 2>/dev/null
   wait $server
 fi
 
-timeout 60 "$carry/bin/decode_latency" cuda testdata/glm-dsa-list testdata/glm-dsa-geometry \
-  testdata/deepseek-v3-yarn testdata/qwen3-moe >>"$summary" 2>&1 ||
+timeout 60 "$programs/bin/decode_latency" cuda testdata/glm-dsa-list testdata/glm-dsa-geometry \
+  testdata/deepseek-v3-yarn testdata/qwen3-moe "$model" >>"$summary" 2>&1 ||
   echo "decode_latency: FAILED" >>"$summary"
 
 if [ "$check_limit" != 0 ]; then
   checker=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
   if [ -x "$checker" ]; then
     timeout "$check_limit" "$checker" --tool memcheck --error-exitcode 9 \
-      "$carry/bin/kernels_test" --gtest_filter='*cuda*' --gtest_brief=1 >"$logs/memcheck.log" 2>&1
+      "$programs/bin/kernels_test" --gtest_filter='*cuda*' --gtest_brief=1 >"$logs/memcheck.log" 2>&1
     rc=$?
     errors=$(grep -E 'ERROR SUMMARY' "$logs/memcheck.log" | tail -n 1)
     echo "memcheck: exit $rc ${errors:-(no summary: stopped at $check_limit s)}" >>"$summary"
