@@ -37,11 +37,13 @@ int32_t token_of(std::vector<float> logits, const Sequence& sequence, uint64_t s
 }
 
 // How often each token comes over many output positions.
-std::map<int32_t, int> draws(const std::vector<float>& logits, const SamplingParams& sampling) {
+std::map<int32_t, int> draws(const std::vector<float>& logits,
+                             const SamplingParams& sampling,
+                             int count = 4000) {
   std::map<int32_t, int> counts;
   SamplerState state{.seed = 17, .prompt_tokens = {}, .output_counts = {}};
   Sequence sequence = sequence_with(sampling);
-  for (int i = 0; i < 4000; ++i) {
+  for (int i = 0; i < count; ++i) {
     auto row = logits;
     ++counts[sample(row, sequence, state, {})->token];
     sequence.tokens.push_back(0);
@@ -100,7 +102,7 @@ TEST(Sampler, KeepsOnlyWhatTopKTopPAndMinPAllow) {
 // Against the plain definition: sort everything, keep k, keep p. The drawn set must be the same.
 TEST(Sampler, KeepsTheSetThatSortingWouldKeep) {
   std::mt19937 random(3);
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 40; ++round) {
     std::vector<float> logits(1 + random() % 300);
     // Few levels: many ties, and borders inside runs of equal weights.
     for (float& value : logits) value = static_cast<float>(random() % 12) * 0.25F;
@@ -132,9 +134,9 @@ TEST(Sampler, KeepsTheSetThatSortingWouldKeep) {
     }
     if (s.top_p > 1.0F) continue;
     std::set<int32_t> drawn;
-    for (const auto& [token, count] : draws(logits, s)) drawn.insert(token);
+    for (const auto& [token, times] : draws(logits, s, 500)) drawn.insert(token);
     EXPECT_TRUE(std::ranges::includes(kept, drawn)) << "round " << round;
-    EXPECT_TRUE(kept.size() >= 20 || drawn == kept) << "round " << round;
+    EXPECT_TRUE(kept.size() >= 6 || drawn == kept) << "round " << round;
   }
 }
 
