@@ -41,7 +41,7 @@ EditedTensor raw_tensor(DType dtype, std::vector<int64_t> shape, const std::stri
 
 EditedTensor f32_tensor(std::vector<int64_t> shape, const std::vector<float>& values) {
   std::string bytes(values.size() * sizeof(float), '\0');
-  std::memcpy(bytes.data(), values.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
   return raw_tensor(DType::kF32, std::move(shape), bytes);
 }
 
