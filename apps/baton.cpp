@@ -25,6 +25,9 @@ struct Verb {
 
 constexpr std::array kVerbs = {
     Verb{"serve", "serve a model over HTTP with the OpenAI API", &run_serve},
+    Verb{"chat", "chat with a model in the terminal", &run_chat},
+    Verb{"complete", "let a model go on with a text", &run_complete},
+    Verb{"bench", "measure latency, throughput or a server", &run_bench},
     Verb{"doctor", "say what a checkpoint declares and what will be executed", &run_doctor},
     Verb{"inspect", "say what a checkpoint needs: parameters, bytes, memory", &run_inspect},
     Verb{"version", "print the version", &run_version},

@@ -10,6 +10,7 @@
 #include <future>
 
 #include "base/log.h"
+#include "chat_prompt_source.h"
 #include "kernels/tables.h"
 #include "kv_cache/block_layout.h"
 #include "layered_options.h"
@@ -295,6 +296,10 @@ Result<std::unique_ptr<LoadedEngine>> load_engine(const EngineFlags& flags) {
   if (!tokenizer) return tokenizer.error();
   loaded->tokenizer = std::move(*tokenizer);
 
+  auto chat_prompt = make_chat_prompt_source(flags.model, flags.chat_template, *loaded->tokenizer);
+  if (!chat_prompt) return chat_prompt.error();
+  loaded->chat_prompt = std::move(*chat_prompt);
+
   Result<std::unique_ptr<Device>> device = open_device(flags.device, flags.cpu_threads);
   if (!device) return named("device " + flags.device, device.error());
   Result<const KernelTable*> kernels = table_for(**device, flags.kernels);
@@ -314,6 +319,7 @@ Result<std::unique_ptr<LoadedEngine>> load_engine(const EngineFlags& flags) {
   ServedModel& served = loaded->served;
   served.engine = loaded->engine.get();
   served.tokenizer = loaded->tokenizer.get();
+  served.chat_prompt = loaded->chat_prompt;
   served.max_model_len = loaded->engine->memory_plan().max_model_len;
   served.vocab_size = static_cast<int32_t>(config.vocab_size);
   served.defaults = defaults_of(config);

@@ -9,6 +9,9 @@
 namespace baton {
 namespace {
 
+// Wrappers (timeout, make, a terminal) signal the process and its group: that is one signal.
+constexpr std::chrono::milliseconds kOneSignal(200);
+
 sigset_t watched() {
   sigset_t set;
   sigemptyset(&set);
@@ -46,6 +49,7 @@ bool Signals::wait(double seconds) {
 
 void Signals::run() {
   const sigset_t set = watched();
+  std::chrono::steady_clock::time_point first_at;
   while (true) {
     int number = 0;
     if (sigwait(&set, &number) != 0) continue;
@@ -53,7 +57,12 @@ void Signals::run() {
       if (closing_) return;
       continue;
     }
-    if (asked_) std::_Exit(1);
+    const auto now = std::chrono::steady_clock::now();
+    if (asked_) {
+      if (now - first_at < kOneSignal) continue;
+      std::_Exit(1);
+    }
+    first_at = now;
     std::function<void()> first;
     {
       const std::scoped_lock lock(mutex_);

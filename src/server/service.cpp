@@ -84,6 +84,7 @@ void Service::finished(const RequestRecord& record) {
   metrics_.request_finished(record.reason, record.times);
   if (!log_enabled(LogLevel::kInfo)) return;
   const RequestUsage& usage = record.times.usage;
+  const bool has_token = record.times.time_to_first_token >= 0.0;
   char line[320];
   std::snprintf(line,
                 sizeof line,
@@ -99,7 +100,7 @@ void Service::finished(const RequestRecord& record) {
                 usage.queue_seconds * 1e3,
                 usage.prefill_seconds * 1e3,
                 usage.decode_seconds * 1e3,
-                record.times.time_to_first_token * 1e3,
+                has_token ? record.times.time_to_first_token * 1e3 : 0.0,
                 record.times.end_to_end * 1e3);
   log_info(line);
 }

@@ -6,6 +6,7 @@
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/read.hpp>
 #include <exception>
+#include <utility>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -237,7 +238,9 @@ void Connection::close() {
   socket_.close(ignored);
   count_answer(false);
   writing_now_ = false;
-  exchange_.reset();
+  // A run of the producer that waited for a write must not be lost: the accounts depend on it.
+  const std::shared_ptr<ConnectionExchange> exchange = std::exchange(exchange_, nullptr);
+  if (exchange) exchange->wake();
 }
 
 // ---- answering ---------------------------------------------------------------------------

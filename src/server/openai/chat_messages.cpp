@@ -48,7 +48,7 @@ bool has_calls(const Json& message) {
   return calls != message.end() && calls->is_array() && !calls->empty();
 }
 
-// Arguments come as JSON text; templates walk over the object.
+// The template side turns the arguments into objects; here only what every call needs.
 bool read_calls(const std::string& name, Fields& fields, Json& message) {
   const auto calls = message.find("tool_calls");
   if (calls == message.end()) return true;
@@ -72,17 +72,6 @@ bool read_calls(const std::string& name, Fields& fields, Json& message) {
       fields.fail(call_name + ".function.name", "expected a string");
       return false;
     }
-    if (!function.contains("arguments") || function["arguments"].is_null()) {
-      function["arguments"] = Json::object();
-    }
-    Json& arguments = function["arguments"];
-    if (!arguments.is_string()) continue;
-    const std::string text = arguments.get<std::string>();
-    if (text.empty()) {
-      arguments = Json::object();
-    } else if (Result<Json> parsed = parse_json(text, "arguments"); parsed) {
-      arguments = std::move(*parsed);
-    }  // what is not JSON stays the text that the model once wrote
   }
   return true;
 }
@@ -115,9 +104,6 @@ bool read_message(const Json& given, const std::string& name, Fields& fields, Js
     out["content"] = "";
   } else if (!flatten_content(*content, name + ".content", fields, out["content"])) {
     return false;
-  }
-  if (!out.contains("reasoning_content") && out.contains("reasoning")) {
-    out["reasoning_content"] = out["reasoning"];
   }
   return true;
 }

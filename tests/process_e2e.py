@@ -1,0 +1,279 @@
+"""The process as an operator sees it: start, readiness, draining, disconnects, health, logs."""
+import http.client
+import json
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+from baton_process import BATON, Server, free_port, run, scripted_model
+
+
+def chat(text="x", **fields):
+    return {"messages": [{"role": "user", "content": text}], **fields}
+
+
+def open_stream(server, **fields):
+    """Starts a streamed chat; returns the connection and its answer after the first event."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("POST", "/v1/chat/completions", json.dumps(chat(stream=True, **fields)))
+    answer = connection.getresponse()
+    answer.readline()
+    return connection, answer
+
+
+def wait_until(condition, seconds=5.0):
+    deadline = time.time() + seconds
+    while time.time() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+class Running(unittest.TestCase):
+    """Against one server with an endless model of 10 ms a token."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = cls.enterClassContext(scripted_model([], mode="copy", step_delay_ms=10))
+        cls.server = cls.enterClassContext(Server(folder, "--max-queued-requests", "4",
+                                                  "--max-num-seqs", "2"))
+
+    def idle(self):
+        load = self.server.get("/load")[1]
+        return (load["running"], load["waiting"], load["blocks_referenced"]) == (0, 0, 0)
+
+    def setUp(self):
+        self.assertTrue(wait_until(self.idle))
+
+    def test_a_client_that_leaves_frees_everything(self):  # AP-01
+        for stream in (False, True):
+            for n in (1, 3):  # with two sequences a step, the third choice is queued
+                with self.subTest(stream=stream, n=n):
+                    before = self.server.metric("baton:requests_finished_total")
+                    body = json.dumps(chat(max_tokens=1500, ignore_eos=True, stream=stream, n=n))
+                    done = subprocess.run(
+                        ["curl", "-sS", "--max-time", "0.4",
+                         self.server.url + "/v1/chat/completions", "-d", body],
+                        capture_output=True, timeout=20)
+                    self.assertEqual(done.returncode, 28, done.stderr)
+                    self.assertTrue(wait_until(self.idle, 1.0))
+                    self.assertEqual(self.server.metric("baton:requests_finished_total"),
+                                     before + 1)
+
+    def test_overload_is_refused_at_once(self):  # AP-12
+        results = []
+
+        def ask():
+            results.append(self.server.post("/v1/chat/completions",
+                                            chat(max_tokens=30, ignore_eos=True)))
+        threads = [threading.Thread(target=ask) for _ in range(30)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        codes = [status for status, _ in results]
+        self.assertEqual(set(codes), {200, 429})
+        for status, answer in results:
+            if status == 200:
+                self.assertEqual(answer["usage"]["completion_tokens"], 30)
+
+    def test_streams_and_probes_go_on_beside_a_huge_body(self):  # AP-22
+        connection, answer = open_stream(self.server, max_tokens=200, ignore_eos=True)
+        slowest = 0.0
+        results = []
+
+        def send():
+            results.append(self.server.post("/v1/chat/completions", chat("word " * 5_500_000)))
+        thread = threading.Thread(target=send)
+        thread.start()
+        while thread.is_alive():
+            start = time.time()
+            self.assertEqual(self.server.get("/health")[0], 200)
+            slowest = max(slowest, time.time() - start)
+            time.sleep(0.02)
+        thread.join()
+        self.assertEqual(results[0][0], 400)
+        self.assertLess(slowest, 3.0)  # it would be the whole tokenising otherwise
+        self.assertIn(b"[DONE]", answer.read())
+        connection.close()
+
+    def test_deep_json_is_refused(self):  # AP-06
+        connection = socket.create_connection(("127.0.0.1", self.server.port), timeout=10)
+        body = b'{"model":"m","x":' + b"[" * 100000 + b"]" * 100000 + b"}"
+        connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" %
+                           len(body) + body)
+        self.assertIn(b"400", connection.recv(100))
+        connection.close()
+        self.assertEqual(self.server.get("/health")[0], 200)
+
+    def test_prompt_logprobs_of_a_long_prompt_are_bounded(self):  # LC-14
+        ids = [300 + i % 1000 for i in range(1900)]
+        status, long = self.server.post("/v1/completions", {
+            "prompt": ids, "max_tokens": 1, "echo": True, "logprobs": 1})
+        self.assertEqual(status, 200, long)
+        self.assertEqual(len(long["choices"][0]["logprobs"]["tokens"]), 1901)
+
+    def test_cache_counters_are_the_sums_of_usage(self):  # OB-03, OB-12
+        names = ("vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total",
+                 "vllm:prompt_tokens_total", "vllm:generation_tokens_total")
+        before = [self.server.metric(name) for name in names]
+        prompt, cached, output = 0, 0, 0
+        for _ in range(3):
+            body = {"prompt": [500 + i for i in range(300)], "max_tokens": 3, "ignore_eos": True}
+            usage = self.server.post("/v1/completions", body)[1]["usage"]
+            prompt += usage["prompt_tokens"]
+            cached += usage["prompt_tokens_details"]["cached_tokens"]
+            output += usage["completion_tokens"]
+        after = [self.server.metric(name) for name in names]
+        self.assertEqual([b - a for a, b in zip(before, after)], [prompt, cached, prompt, output])
+        self.assertEqual(cached, 2 * 256)
+        self.assertTrue(wait_until(self.idle))
+        self.assertEqual(self.server.metric("vllm:kv_cache_usage_perc"), 0)
+        self.assertGreater(self.server.metric("baton:kv_cache_cached_share"), 0)
+
+    def test_the_same_request_gives_the_same_answer_beside_others(self):  # AP-25
+        body = {"prompt": [400, 401, 402], "max_tokens": 8, "temperature": 0, "ignore_eos": True,
+                "return_token_ids": True}
+        alone = self.server.post("/v1/completions", body)[1]["choices"][0]["token_ids"]
+        connection, answer = open_stream(self.server, max_tokens=40, ignore_eos=True)
+        beside = self.server.post("/v1/completions", body)[1]["choices"][0]["token_ids"]
+        answer.read()
+        connection.close()
+        self.assertEqual(alone, beside)
+
+
+class Ending(unittest.TestCase):
+    def start(self, *flags):
+        folder = self.enterContext(scripted_model([], mode="copy", step_delay_ms=20))
+        return self.enterContext(Server(folder, *flags))
+
+    def test_running_streams_finish_and_new_requests_are_refused(self):  # AP-23
+        server = self.start("--drain-timeout", "20")
+        streams = [open_stream(server, max_tokens=60, ignore_eos=True) for _ in range(3)]
+        server.terminate()
+        self.assertTrue(wait_until(lambda: server.get("/ready")[0] == 503))
+        self.assertEqual(server.post("/v1/chat/completions", chat())[0], 503)
+        self.assertEqual(server.get("/health")[0], 200)
+        for connection, answer in streams:
+            text = answer.read().decode()
+            self.assertIn('"finish_reason":"length"', text)
+            self.assertTrue(text.endswith("data: [DONE]\n\n"))
+            connection.close()
+        self.assertEqual(server.process.wait(10), 0)
+
+    def test_what_does_not_finish_in_time_ends_with_an_error(self):
+        server = self.start("--drain-timeout", "0.3")
+        connection, answer = open_stream(server, max_tokens=2000, ignore_eos=True)
+        server.terminate()
+        text = answer.read().decode()
+        self.assertIn("shutting down", text)
+        self.assertTrue(text.endswith("data: [DONE]\n\n"))
+        connection.close()
+        self.assertEqual(server.process.wait(10), 0)
+
+    def test_a_second_signal_ends_at_once(self):
+        server = self.start("--drain-timeout", "60")
+        connection, _ = open_stream(server, max_tokens=2000, ignore_eos=True)
+        server.terminate()
+        self.assertTrue(wait_until(lambda: server.get("/ready")[0] == 503))
+        time.sleep(0.3)  # signals that come together are one
+        server.process.send_signal(signal.SIGINT)
+        self.assertNotEqual(server.process.wait(5), 0)
+        connection.close()
+
+
+class Logs(unittest.TestCase):
+    def test_one_line_for_each_request_and_no_content(self):  # OB-08, OB-09, OB-10
+        with scripted_model(["ZQX-CANARY-17"]) as folder, Server(folder) as server:
+            for _ in range(30):
+                for path in ("/health", "/ready", "/metrics", "/v1/models"):
+                    server.get(path)
+            for _ in range(3):
+                server.post("/v1/chat/completions", chat("ZQX-CANARY-17"))
+            server.post("/v1/chat/completions", chat("ZQX-CANARY-17", stop=["ZQX-CANARY-17"]))
+            server.post("/v1/chat/completions", chat("ZQX-CANARY-17", temperature="ZQX-CANARY-17"))
+            server.post("/v1/completions", {"prompt": "ZQX-CANARY-17 " * 2000})
+            page = server.get("/metrics")[1]
+            log = server.text()
+        self.assertEqual(log.count(" id="), 6, log)
+        self.assertEqual(log.count("reason=rejected"), 2, log)
+        self.assertNotIn("CANARY", log + page)
+
+    def test_debug_shows_probes(self):
+        with scripted_model(["x"]) as folder, Server(folder, "--log-level", "debug") as server:
+            server.get("/version")
+            self.assertIn("GET /version", server.text())
+
+
+class UnixSocket(unittest.TestCase):
+    def test_serves_on_a_unix_socket(self):
+        with scripted_model(["x"]) as folder, tempfile.TemporaryDirectory() as place:
+            path = pathlib.Path(place) / "baton.sock"
+            process = subprocess.Popen([BATON, "serve", str(folder), "--uds", str(path)],
+                                       stderr=subprocess.DEVNULL)
+            try:
+                def ready():
+                    done = subprocess.run(["curl", "-s", "--unix-socket", str(path),
+                                           "http://baton/ready"], capture_output=True, timeout=10)
+                    return b'"ready":true' in done.stdout
+                self.assertTrue(wait_until(ready, 60))
+                process.terminate()
+                self.assertEqual(process.wait(10), 0)
+                self.assertFalse(path.exists())
+            finally:
+                process.kill()
+                process.wait()
+
+
+class Verbs(unittest.TestCase):
+    def test_chat_complete_and_bench(self):
+        with scripted_model(["Hello 你好"]) as folder:
+            code, out, err = run("chat", folder, "--prompt", "hi")
+            self.assertEqual((code, out), (0, "Hello 你好\n"), err)
+            code, out, err = run("chat", folder, stdin=b"one\ntwo\n")
+            self.assertEqual((code, out), (0, "Hello 你好\nHello 你好\n"), err)
+            code, out, err = run("complete", folder, "--prompt", "hi")
+            self.assertEqual((code, out), (0, "Hello 你好\n"), err)
+            with Server(folder) as server:
+                code, out, err = run("chat", "--url", server.url, "--prompt", "hi")
+                self.assertEqual((code, out), (0, "Hello 你好\n"), err)
+                code, out, err = run("bench", "serve", "--url", server.url, "--num-prompts", "6",
+                                     "--input-len", "20", "--output-len", "4",
+                                     "--max-concurrency", "3", "--output-json", "-")
+                self.assertEqual(code, 0, err)
+                report = json.loads(out)
+                self.assertEqual((report["requests"], report["failed"]), (6, 0))
+                self.assertEqual(report["prompt_tokens"], 120)
+                for name in ("ttft_ms", "e2e_ms"):
+                    self.assertGreater(report[name]["p50"], 0)
+        code, _, err = run("chat", "--url", f"http://127.0.0.1:{free_port()}", "--prompt", "x")
+        self.assertEqual(code, 1)
+        self.assertIn("cannot connect", err)
+
+    def test_bench_in_this_process(self):
+        with scripted_model([], mode="copy") as folder:
+            for kind in ("latency", "throughput"):
+                code, out, err = run("bench", kind, folder, "--input-len", "16", "--output-len",
+                                     "8", "--output-json", "-")
+                self.assertEqual(code, 0, err)
+                report = json.loads(out)
+                self.assertEqual(report["failed"], 0)
+                self.assertEqual(report["output_tokens"], 8 * report["requests"])
+                code, out, err = run("bench", kind, folder, "--input-len", "16", "--output-len",
+                                     "8")
+                self.assertIn("time to first token", out)
+
+    def test_version_and_help(self):
+        self.assertRegex(run("version")[1], r"^baton \d+\.\d+\.\d+\n$")
+        self.assertIn("serve", run("--help")[1])
+        self.assertIn("--max-model-len", run("serve", "--help")[1])
+
+
+if __name__ == "__main__":
+    unittest.main()
