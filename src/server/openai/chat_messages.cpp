@@ -96,7 +96,8 @@ bool read_message(const Json& given, const std::string& name, Fields& fields, Js
   const auto content = given.find("content");
   if (content == given.end() || content->is_null()) {
     const bool may_lack =
-        role_name == "assistant" && (has_calls(out) || given.contains("reasoning_content"));
+        role_name == "assistant" &&
+        (has_calls(out) || given.contains("reasoning_content") || given.contains("reasoning"));
     if (!may_lack) {
       fields.fail(name + ".content", "expected a string or a list of text parts");
       return false;
