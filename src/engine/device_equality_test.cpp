@@ -164,12 +164,12 @@ struct RowFormat {
   const char* name;
   KvCacheDtype dtype;
   // Rows are rounded after f32 arithmetic in another order: now and then a value lands on the
-  // other side of a rounding border, by a unit of the format.
+  // other side of a rounding border, and rarely an index selection follows (docs/parity.md).
   double tolerance;
 };
 constexpr RowFormat kRowFormats[] = {
     {"float32", KvCacheDtype::kF32, 1e-5},
-    {"bfloat16", KvCacheDtype::kBF16, 5e-3},
+    {"bfloat16", KvCacheDtype::kBF16, 2e-2},
     {"fp8_ds_mla", KvCacheDtype::kFp8, 3e-2},
     {"nvfp4_ds_mla", KvCacheDtype::kNvfp4, 1e-1},
 };
