@@ -231,17 +231,20 @@ void add_engine_options(CLI::App& app, EngineFlags& flags) {
       ->capture_default_str();
   app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching",
                flags.enable_prefix_caching,
-               "reuse KV of equal prefixes (on)");
+               "reuse KV of equal prefixes (on)")
+      ->default_str(flags.enable_prefix_caching ? "true" : "false");
   app.add_flag("--enable-graphs,!--no-enable-graphs",
                flags.enable_graphs,
-               "replay captured decode graphs where the device has them (on)");
+               "replay captured decode graphs where the device has them (on)")
+      ->default_str(flags.enable_graphs ? "true" : "false");
   app.add_option("--stream-interval", flags.stream_interval, "tokens per delivery")
       ->capture_default_str();
   app.add_option("--seed", flags.seed, "for requests without one")->capture_default_str();
   app.add_option("--device", flags.device, "cpu, cuda, cuda:N")->capture_default_str();
   app.add_option("--kernels", flags.kernels, "auto, reference")->capture_default_str();
   app.add_option("--cpu-threads", flags.cpu_threads, "0: one per core")->capture_default_str();
-  app.add_flag("--strict", flags.strict, "refuse config keys and tensors that nothing uses");
+  app.add_flag("--strict", flags.strict, "refuse config keys and tensors that nothing uses")
+      ->default_str(flags.strict ? "true" : "false");
   app.add_option("--tool-call-parser", flags.tool_call_parser, "auto, glm47, none")
       ->capture_default_str();
   app.add_option("--reasoning-parser", flags.reasoning_parser, "auto, glm45, none")

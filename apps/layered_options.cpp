@@ -206,7 +206,8 @@ Status LayeredOptions::parse_layers(const std::vector<std::string>& command_line
     }
   }
   if (layered.empty()) return {};
-  layered.insert(layered.end(), command_line.begin(), command_line.end());
+  // Behind the command line: an option that takes a list would swallow the model's name.
+  layered.insert(layered.begin(), command_line.begin(), command_line.end());
   std::reverse(layered.begin(), layered.end());
   app_.parse(layered);
   return {};

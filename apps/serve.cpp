@@ -63,10 +63,12 @@ void add_serve_options(CLI::App& app, ServeFlags& flags) {
                  flags.ping_interval,
                  "seconds of silence after which a stream gets a comment")
       ->capture_default_str();
-  app.add_flag("--strict-requests", flags.strict_requests, "unknown request fields are a 400");
+  app.add_flag("--strict-requests", flags.strict_requests, "unknown request fields are a 400")
+      ->default_str(flags.strict_requests ? "true" : "false");
   app.add_flag("--enable-auto-tool-choice,!--no-enable-auto-tool-choice",
                flags.auto_tool_choice,
-               "parse tool calls (on where the model has them)");
+               "parse tool calls (on where the model has them)")
+      ->default_str(flags.auto_tool_choice ? "true" : "false");
 }
 
 Status check_serve_flags(const ServeFlags& flags) {
