@@ -25,7 +25,7 @@ class Endpoint:
             with urllib.request.urlopen(request, timeout=self.timeout_s) as response:
                 return json.loads(response.read())
         except urllib.error.HTTPError as error:
-            raise RuntimeError(f"{self.url}{path}: HTTP {error.code}: {error.read()[:300].decode(errors='replace')}") from error
+            sys.exit(f"{self.url}{path}: HTTP {error.code}: {error.read()[:300].decode(errors='replace')}")
 
     def chat(self, messages, max_tokens, tools=None):
         """(message, usage) of a greedy chat completion without thinking."""
@@ -57,7 +57,7 @@ def add_arguments(parser):
 def connect(args):
     try:
         return Endpoint(args.url, args.model, args.api_key, args.timeout_s)
-    except (OSError, RuntimeError, KeyError, IndexError) as problem:
+    except (OSError, KeyError, IndexError) as problem:
         sys.exit(f"no OpenAI-compatible server at {args.url}: {problem}")
 
 

@@ -11,14 +11,14 @@ import torch
 
 # Per context length: choices of (facts, repeated statements, questions) that fit into a row.
 DENSITY = {
-    256: [(3, 2, 3), (5, 3, 2), (2, 1, 4), (4, 4, 1)],
-    512: [(8, 4, 6), (12, 6, 3), (4, 2, 9), (8, 10, 2)],
-    1024: [(16, 8, 12), (24, 16, 6), (6, 3, 20)],
-    2048: [(32, 16, 24), (48, 24, 12), (8, 4, 32)],
-    4096: [(64, 24, 32), (96, 48, 24), (16, 8, 48)],
-    8192: [(96, 48, 48), (160, 64, 32), (24, 8, 64)],
-    16384: [(160, 64, 64), (256, 96, 48), (32, 16, 64)],
-    32768: [(256, 96, 96), (400, 128, 64), (48, 16, 96)],
+    256: [(3, 2, 3), (5, 3, 2), (2, 1, 4), (4, 4, 1), (6, 2, 1)],
+    512: [(8, 4, 6), (12, 6, 3), (4, 2, 9), (8, 10, 2), (12, 6, 1)],
+    1024: [(16, 8, 12), (24, 16, 6), (6, 3, 20), (24, 10, 1), (20, 6, 2)],
+    2048: [(32, 16, 24), (48, 24, 12), (8, 4, 32), (40, 16, 1), (30, 10, 2)],
+    4096: [(64, 24, 32), (96, 48, 24), (16, 8, 48), (60, 20, 1), (40, 10, 2)],
+    8192: [(96, 48, 48), (160, 64, 32), (24, 8, 64), (80, 24, 1), (40, 10, 2)],
+    16384: [(160, 64, 64), (256, 96, 48), (32, 16, 64), (120, 32, 1), (40, 12, 2)],
+    32768: [(256, 96, 96), (400, 128, 64), (48, 16, 96), (160, 48, 1), (40, 16, 2)],
 }
 MAX_POSITION = 131072
 
@@ -106,8 +106,8 @@ class Batches:
             if self.rng.random() < 0.15:
                 n_questions, n_repeats = 0, n_repeats + n_questions
             alias = t >= 512 and self.rng.random() < 0.12
-            out, flags, _ = self.recall.rows(self.windows(self.corpus, 4 * n, t + 1), n_facts, n_repeats, n_questions, alias)
-            waiting += [(o, f, alias) for o, f in zip(out.split(n), flags.split(n))]
+            out, flags, tail = self.recall.rows(self.windows(self.corpus, 4 * n, t + 1), n_facts, n_repeats, n_questions, alias)
+            waiting += [(o, f, s, alias) for o, f, s in zip(out.split(n), flags.split(n), tail.split(n))]
         return waiting.pop()
 
     def batch(self, length):
@@ -142,10 +142,13 @@ class Batches:
             answer[at: at + n_copy] += 0.08 * flags / flags.sum().clamp(min=1)
             at += n_copy
         if n_recall:
-            out, flags, alias = self.recall_rows(n_recall, t)
+            out, flags, tail, alias = self.recall_rows(n_recall, t)
             ids[at:] = out
             lm[at:] = 0.25
-            answer[at:] += 0.7 * flags / flags.sum().clamp(min=1)
+            # Answers in chat turns and in repeated statements weigh the same, however many there are.
+            asked = flags & (torch.arange(t + 1, device=dev)[None] >= tail[:, None])
+            for part in (asked, flags & ~asked):
+                answer[at:] += 0.35 * part / part.sum().clamp(min=1)
             recall_flag[at:] = flags & (not alias)
         jumps = torch.ones(b, dtype=torch.bool, device=dev)
         jumps[: n_text + n_talk] = False

@@ -10,6 +10,8 @@ import torch
 import facts as F_
 
 MAX_ITEM = 44
+# What ends the line before a statement; the first is the plain line break.
+LINE_STARTS = ["\n", ":\n", ")\n", "):\n", ",\n", "\n\n", ".\n", "]\n", '"\n', "'\n", ")\n\n", ".\n\n", "}\n", '"""\n', '"""\n\n', "]\n\n"]
 
 
 class Table:
@@ -80,7 +82,11 @@ class Recall:
         every = F_.PHRASE_STATEMENTS + F_.CODE_STATEMENTS + F_.SIGNATURES
         self.before = table([s[0] for s in every])
         self.between = table([s[1] for s in every])
-        self.after = table([s[2] for s in every])
+        # A line break is one token with the symbols before it and the breaks after it: facts must be
+        # recognised after every kind of line, and before empty lines too.
+        self.after = table([s[2] for s in every] + [s[2] + "\n" for s in every])
+        self.n_templates = len(every)
+        self.line = table(LINE_STARTS)
         self.key_lead = torch.tensor([s[3] == "lead" for s in every], device=device)
         self.value_lead = torch.tensor([s[4] == "lead" for s in every], device=device)
         self.first = {"phrase": (0, len(F_.PHRASE_STATEMENTS)),
@@ -173,9 +179,11 @@ class Recall:
             template = low + (torch.rand(m, device=self.device) * (high - low)).long()
         key = choose([keys[1], keys[0]], self.key_lead[template].long())
         value = choose([values[1], values[0]], self.value_lead[template].long())
-        line = (*self.one(self.mark["\n"], m), 0)
+        start = self.randint(0, len(LINE_STARTS), m) * (torch.rand(m, device=self.device) < 0.6)
+        line = (*self.line[start], 0)
+        ending = template + self.n_templates * (torch.rand(m, device=self.device) < 0.3)
         return concatenate([line, (*self.before[template], 0), (*key, 0), (*self.between[template], 0), (*value, 1),
-                            (*self.after[template], 0)])
+                            (*self.after[ending], 0)])
 
     def question(self, kind, keys, values, think):
         """Question turn and its answer, flagged; ends with the next <|user|>."""
@@ -269,6 +277,10 @@ class Recall:
         # so callers choose counts that fit (curriculum.py).
         put(ids, length, flags, at, t - tail)
         if n_questions:
+            # Mostly the document ends with a line break before the first question.
+            last = (t - tail - 1)[:, None]
+            broken = torch.rand(r, 1, device=dev) < 0.7
+            out.scatter_(1, last, torch.where(broken, self.mark["\n"].ids[:1, :1], torch.gather(out, 1, last)))
             put(*q, (t - tail)[:, None] + q[1].cumsum(1) - q[1], torch.full_like(tail, t))
         out[:, : len(header)] = header
         answer[:, t] = False
