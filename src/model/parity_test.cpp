@@ -205,7 +205,8 @@ TEST(LatentNormEps, BothValuesMatchAndTheyDiffer) {
   EXPECT_GT(relative_l2(logits, want.at("logits").values), 1e-2);
 }
 
-// LC-11: the smaller the chunk the worse, elsewhere. Here logits and every stored byte are the same.
+// LC-11: the smaller the chunk the worse, elsewhere. Here logits and every stored byte are the
+// same.
 TEST(Chunks, FiveHundredTokensInAnyChunksGiveTheSameBits) {
   auto harness = ModelHarness::open(folder_of("glm-dsa-list"), "auto", exact(), 512);
   ASSERT_TRUE(harness) << harness.error().message;

@@ -22,7 +22,7 @@
 namespace baton {
 
 struct TestResponse {
-  int status = 0;  // 0: the connection ended before a whole answer
+  int status = 0;                              // 0: the connection ended before a whole answer
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
   bool closed = false;  // the server closed the connection afterwards
@@ -86,14 +86,18 @@ class TestClient {
     return true;
   }
 
-  bool send_request(const std::string& method, const std::string& path, const std::string& body,
+  bool send_request(const std::string& method,
+                    const std::string& path,
+                    const std::string& body,
                     const std::string& headers = {}) {
     return send(method + " " + path + " HTTP/1.1\r\nHost: test\r\n" + headers +
                 "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
   }
 
-  TestResponse request(const std::string& method, const std::string& path,
-                       const std::string& body = {}, const std::string& headers = {}) {
+  TestResponse request(const std::string& method,
+                       const std::string& path,
+                       const std::string& body = {},
+                       const std::string& headers = {}) {
     send_request(method, path, body, headers);
     return read_response();
   }
@@ -147,8 +151,9 @@ class TestClient {
       const std::string line = head.substr(at, end - at);
       const size_t colon = line.find(": ");
       std::string name = line.substr(0, colon);
-      std::transform(name.begin(), name.end(), name.begin(),
-                     [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+      std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
+        return static_cast<char>(std::tolower(c));
+      });
       if (colon != std::string::npos) response.headers[name] = line.substr(colon + 2);
       at = end + 2;
     }

@@ -33,9 +33,14 @@ inline constexpr int32_t kValueEnd = 1016;
 // Text as byte tokens, with the tags of the output format as their tokens.
 inline std::vector<int32_t> play(std::string_view text) {
   static const std::vector<std::pair<std::string_view, int32_t>> kTags = {
-      {"<think>", kThink},       {"</think>", kThinkEnd},  {"<tool_call>", kCall},
-      {"</tool_call>", kCallEnd}, {"<arg_key>", kKey},      {"</arg_key>", kKeyEnd},
-      {"<arg_value>", kValue},   {"</arg_value>", kValueEnd}};
+      {"<think>", kThink},
+      {"</think>", kThinkEnd},
+      {"<tool_call>", kCall},
+      {"</tool_call>", kCallEnd},
+      {"<arg_key>", kKey},
+      {"</arg_key>", kKeyEnd},
+      {"<arg_value>", kValue},
+      {"</arg_value>", kValueEnd}};
   std::vector<int32_t> ids;
   while (!text.empty()) {
     bool tag = false;
@@ -87,8 +92,10 @@ class TestServer {
     return options;
   }
 
-  explicit TestServer(FakeEngine::Script script, ServiceOptions options = default_options(),
-                      HttpLimits limits = {}, bool ready = true)
+  explicit TestServer(FakeEngine::Script script,
+                      ServiceOptions options = default_options(),
+                      HttpLimits limits = {},
+                      bool ready = true)
       : tokenizer_(tiny_tokenizer(chat_tokenizer_json())),
         engine_(std::make_unique<FakeEngine>(std::move(script))),
         service_(std::make_unique<Service>(std::move(options))) {
@@ -156,8 +163,7 @@ class TestServer {
   // Polls until `condition`, for at most `seconds`.
   template <typename Condition>
   static bool eventually(Condition condition, double seconds = 5.0) {
-    const auto deadline =
-        std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (!condition()) {
       if (std::chrono::steady_clock::now() > deadline) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));

@@ -78,8 +78,8 @@ inline void direct_rows(Rows& rows,
   int64_t i = 0;
   if constexpr (S::kTileRows == 4) {
     for (; i + 6 <= m; i += 6) {
-      direct_tile<S, 6, N>(rows, row, x + i * x_stride, x_stride, k, bias, out + i * out_stride,
-                           out_stride);
+      direct_tile<S, 6, N>(
+          rows, row, x + i * x_stride, x_stride, k, bias, out + i * out_stride, out_stride);
     }
   }
   for (; i + 4 <= m; i += 4) {
