@@ -55,7 +55,7 @@ def main():
     parser.add_argument("--lengths", default="8192,32768,131072", help="8192 to 524288 tokens, about")
     parser.add_argument("--docs", type=int, default=1)
     parser.add_argument("--definitions", type=int, default=24)
-    parser.add_argument("--chars-per-token", type=float, default=3.9)
+    parser.add_argument("--chars-per-token", type=float, default=3.5)
     args = parser.parse_args()
     server, began, table = endpoint.connect(args), time.time(), {}
     print("length   prompt tokens   one hop   two hops")

@@ -66,7 +66,7 @@ def main():
     parser.add_argument("--docs", type=int, default=2, help="documents per length")
     parser.add_argument("--needles", type=int, default=20, help="facts per document")
     parser.add_argument("--kinds", default=",".join(needles.KINDS))
-    parser.add_argument("--chars-per-token", type=float, default=3.9)
+    parser.add_argument("--chars-per-token", type=float, default=3.5)
     parser.add_argument("--depth-bins", type=int, default=5)
     parser.add_argument("--placement", choices=("word", "any"), default="word",
                         help="facts only after lines that end in a letter or digit, or after any line")

@@ -50,7 +50,8 @@ class Config:
 
     @classmethod
     def load(cls, path):
-        raw = json.load(open(path))
+        with open(path) as f:
+            raw = json.load(f)
         raw["rope_theta"] = raw["rope_parameters"]["rope_theta"]
         if raw["num_experts_per_tok"] != 2:
             raise ValueError("the router below is written for two experts per token")

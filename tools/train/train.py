@@ -9,6 +9,7 @@ lease; the log records the tokens. Prints loss, recall, tokens per second.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -216,7 +217,10 @@ class Run:
         return box.item()
 
     def train(self):
-        args, stages = self.args, curriculum.STAGES
+        args, stages = self.args, list(curriculum.STAGES)
+        if args.cycle:
+            lengths = tuple(int(x) for x in args.cycle.split(","))
+            stages[self.stage] = dataclasses.replace(stages[self.stage], cycle=lengths)
         begin_time = last_time = None
         progress, mean_recall, last_tokens = args.begin, 0.0, self.tokens_seen
         history = []
@@ -324,6 +328,7 @@ def main():
     parser.add_argument("--parts", help="folder for the bf16 weights in four files")
     parser.add_argument("--weights", help="continue from weights alone (last.pt or parts), at --begin")
     parser.add_argument("--stage", type=int, default=0, help="with --weights: the stage to enter")
+    parser.add_argument("--cycle", help="lengths taken in turn instead of the stage's own: 512,1024")
     parser.add_argument("--examine", action="store_true", help="measure exact recall at the end")
     parser.add_argument("--flex", action="store_true")
     parser.add_argument("--probe", action="store_true")
