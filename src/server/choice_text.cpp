@@ -53,16 +53,17 @@ void ChoiceText::finish(const Finish& finish, Piece& piece) {
   close_parser(piece);
   const bool called = parser_ && parser_->closed_calls() > 0;
   const bool cut = finish.reason == FinishReason::kLength;
-  piece.end = ChoiceEnd{cut ? "length" : called ? "tool_calls" : "stop", std::nullopt, {}};
+  ChoiceEnd how{.finish_reason = cut ? "length" : called ? "tool_calls" : "stop"};
   const auto& ids = stop_token_ids_;
   if (finish.stop_token && std::find(ids.begin(), ids.end(), *finish.stop_token) != ids.end()) {
-    piece.end->stop_token = finish.stop_token;
+    how.stop_token = finish.stop_token;
   }
+  end(std::move(how), piece);
 }
 
 void ChoiceText::end_with_stop_string(Piece& piece) {
   close_parser(piece);
-  piece.end = ChoiceEnd{"stop", stop_strings_[*stops_.found()], std::nullopt};
+  end({.finish_reason = "stop", .stop_text = stop_strings_[*stops_.found()]}, piece);
 }
 
 void ChoiceText::add_text(std::string_view text, Piece& piece) {
@@ -113,6 +114,7 @@ void ChoiceText::show(std::string_view shown, Piece& piece) {
 }
 
 void ChoiceText::take(OutputDelta&& delta, Piece& piece) {
+  said_something_ |= !delta.content.empty() || !delta.tool_calls.empty();
   piece.text += delta.content;
   piece.reasoning += delta.reasoning;
   for (ToolCallDelta& call : delta.tool_calls) add_call(std::move(call), piece.tool_calls);
@@ -120,6 +122,14 @@ void ChoiceText::take(OutputDelta&& delta, Piece& piece) {
 
 void ChoiceText::close_parser(Piece& piece) {
   if (parser_) take(parser_->finish(), piece);
+}
+
+void ChoiceText::end(ChoiceEnd how, Piece& piece) const {
+  if (parser_) {
+    how.says_nothing = !said_something_;
+    how.unknown_tool = parser_->unknown_tool();
+  }
+  piece.end = std::move(how);
 }
 
 }  // namespace baton

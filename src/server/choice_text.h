@@ -20,9 +20,11 @@ namespace baton {
 
 // How a choice ended, in the words of the API.
 struct ChoiceEnd {
-  std::string finish_reason;             // "stop", "length", "tool_calls"
-  std::optional<std::string> stop_text;  // the stop string found
-  std::optional<int32_t> stop_token;     // or the stop id that the request named
+  std::string finish_reason;                            // "stop", "length", "tool_calls"
+  std::optional<std::string> stop_text = std::nullopt;  // the stop string found
+  std::optional<int32_t> stop_token = std::nullopt;     // or the stop id the request named
+  bool says_nothing = false;  // neither content nor a call, at most reasoning
+  bool unknown_tool = false;  // a call of a function that was not offered
 };
 
 // What became visible.
@@ -75,6 +77,7 @@ class ChoiceText {
   void end_with_stop_string(Piece& piece);
   void take(OutputDelta&& delta, Piece& piece);
   void close_parser(Piece& piece);
+  void end(ChoiceEnd how, Piece& piece) const;
 
   Detokenizer detokenizer_;
   StopStringMatcher stops_;
@@ -84,6 +87,7 @@ class ChoiceText {
   const std::vector<int32_t> stop_token_ids_;
   std::deque<Held> held_;
   int32_t tokens_ = 0;
+  bool said_something_ = false;
 };
 
 }  // namespace baton

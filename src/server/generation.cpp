@@ -157,6 +157,10 @@ void Generation::take(size_t index, StreamUpdate&& update, std::string& out) {
   }
   if (!choice.shown_end) take_tokens(index, update, piece);
   if (update.finish) take_finish(index, *update.finish, piece);
+  if (piece.end) {
+    service_.metrics().empty_answers += piece.end->says_nothing ? 1 : 0;
+    service_.metrics().unknown_tool_answers += piece.end->unknown_tool ? 1 : 0;
+  }
   if (piece.empty() || answered_) return;
   writer_->piece(index, std::move(piece), usage(), out);
 }
@@ -164,7 +168,7 @@ void Generation::take(size_t index, StreamUpdate&& update, std::string& out) {
 void Generation::take_tokens(size_t index, StreamUpdate& update, Piece& piece) {
   Choice& choice = choices_[index];
   if (update.tokens.empty()) return;
-  note_tokens(update.tokens.size(), Clock::now());
+  note_tokens(choice, update.tokens.size(), Clock::now());
   if (choice.discard_output) return;
   for (OutputToken& token : update.tokens) {
     if (!choice.text.push(std::move(token), piece)) continue;
@@ -197,20 +201,21 @@ void Generation::take_finish(size_t index, const Finish& finish, Piece& piece) {
     return;
   }
   choice.text.finish(finish, piece);
-  if (choice.discard_output) piece.end = ChoiceEnd{"length", {}, {}};
+  if (choice.discard_output) piece.end = ChoiceEnd{.finish_reason = "length"};
   if (!reason_) reason_ = end_reason_of(*piece.end);
 }
 
-void Generation::note_tokens(size_t count, Clock::time_point when) {
-  if (!last_token_) {
+// Several choices run side by side: the gaps are those of each choice.
+void Generation::note_tokens(Choice& choice, size_t count, Clock::time_point when) {
+  if (record_.times.time_to_first_token < 0.0) {
     record_.times.time_to_first_token = seconds_between(record_.arrival, when);
-    --count;  // the first token has no token before it
-  } else if (choices_.size() == 1 && count > 0) {
+  }
+  if (choice.last_token) {
     service_.metrics().inter_token_latency.observe(
-        seconds_between(*last_token_, when) / static_cast<double>(count),
+        seconds_between(*choice.last_token, when) / static_cast<double>(count),
         static_cast<int64_t>(count));
   }
-  last_token_ = when;
+  choice.last_token = when;
 }
 
 UsageSum Generation::usage() const {
@@ -224,7 +229,7 @@ void Generation::fail(ApiError error) {
   cancel_open(FinishReason::kAbort);
   if (answered_) return;
   answered_ = true;
-  const bool rejected = !started_ && last_token_ == std::nullopt;
+  const bool rejected = !started_ && record_.times.time_to_first_token < 0.0;
   const int status = http_status(error.error.code);
   if (started_) {
     std::string& out = exchange_->stream_out();

@@ -63,6 +63,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void abort(Error why);
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Choice {
     RequestId id = 0;
     ChoiceText text;
@@ -70,12 +71,12 @@ class Generation : public std::enable_shared_from_this<Generation> {
     bool discard_output = false;
     bool shown_end = false;  // the client has its finish_reason
     bool done = false;       // the engine has let go of it
+    std::optional<Clock::time_point> last_token = std::nullopt;
   };
   struct Delivery {
     size_t choice;
     StreamUpdate update;
   };
-  using Clock = std::chrono::steady_clock;
 
   Generation(Service& service,
              std::shared_ptr<Exchange> exchange,
@@ -88,7 +89,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void take(size_t index, StreamUpdate&& update, std::string& out);
   void take_tokens(size_t index, StreamUpdate& update, Piece& piece);
   void take_finish(size_t index, const Finish& finish, Piece& piece);
-  void note_tokens(size_t count, Clock::time_point when);
+  void note_tokens(Choice& choice, size_t count, Clock::time_point when);
   void fail(ApiError error);
   void cancel_open(FinishReason reason);
   void client_gone();
@@ -122,7 +123,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   int64_t prompt_tokens_ = 0;
   int64_t cached_tokens_ = 0;
   std::optional<EndReason> reason_;
-  std::optional<Clock::time_point> last_token_;
 };
 
 }  // namespace baton

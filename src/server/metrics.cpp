@@ -256,6 +256,12 @@ std::string metrics_text(const Metrics& metrics,
   page.counter(
       "baton:http_requests_total", "HTTP requests, probes included.", metrics.http_requests);
   page.counter("baton:tool_calls_total", "Tool calls handed out.", metrics.tool_calls);
+  page.counter("baton:unknown_tool_answers_total",
+               "Chat choices that call a function that was not offered.",
+               metrics.unknown_tool_answers);
+  page.counter("baton:empty_answers_total",
+               "Chat choices with neither content nor a tool call.",
+               metrics.empty_answers);
   page.ends("baton:requests_finished_total",
             "API requests by how they ended; sums to all.",
             "reason",

@@ -47,6 +47,8 @@ struct Metrics {
   std::array<std::atomic<int64_t>, kEndReasons> finished = {};
   std::atomic<int64_t> http_requests = 0;  // all, probes included
   std::atomic<int64_t> tool_calls = 0;
+  std::atomic<int64_t> empty_answers = 0;         // choices of chats
+  std::atomic<int64_t> unknown_tool_answers = 0;  // choices of chats
   Histogram time_to_first_token;
   Histogram inter_token_latency;
   Histogram end_to_end_latency;

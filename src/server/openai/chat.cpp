@@ -97,6 +97,9 @@ std::optional<ApiError> answer_chat(Service& service,
   refuse_constraints(fields);
   std::vector<std::string> warnings;
   const bool tool_calls = read_tool_choice(fields, prompt, warnings);
+  if (tool_calls && !model.parse_tool_calls) {
+    warnings.emplace_back("tools: no format of tool calls is known; a call stays in the content");
+  }
   if (fields.error()) return fields.error();
   UnknownFields unknown = check_unknown(fields, service.options().strict_requests);
   if (unknown.error) return unknown.error;

@@ -138,18 +138,22 @@ Json read_tools(Fields& fields) {
   return out;
 }
 
-// The common ways to switch reasoning on and off end in one template argument.
+// The common ways to switch reasoning on and off end in one template argument; of several, the
+// first of chat_template_kwargs, enable_thinking, thinking, reasoning_effort counts.
 void read_thinking(Fields& fields, Json& arguments) {
   const auto set = [&arguments](bool on) {
     if (!arguments.contains("enable_thinking")) arguments["enable_thinking"] = on;
   };
   if (const auto on = fields.boolean("enable_thinking")) set(*on);
   if (const Json* thinking = fields.any("thinking")) {
-    const Json type = thinking->is_object() ? thinking->value("type", Json()) : Json();
+    if (!thinking->is_object()) return fields.fail("thinking", "expected an object");
+    Fields nested(*thinking, "thinking");
+    const auto type = nested.string("type");
     if (type != "enabled" && type != "disabled") {
-      fields.fail("thinking.type", "expected enabled or disabled");
+      nested.fail("type", "expected enabled or disabled");
     }
     set(type == "enabled");
+    fields.adopt(nested);
   }
   if (const auto effort = fields.string("reasoning_effort")) {
     set(*effort != "none");

@@ -329,6 +329,66 @@ TEST(Chat, SaysHowItEndedInTheSameWordsForEveryToolChoice) {  // TC-19
   EXPECT_EQ(chat.content, text) << "without tools the markers stay in the content";
 }
 
+TEST(Chat, ACallThatTheContextCutsOffIsNoFinishedCall) {  // TC-05
+  const std::string call = "<tool_call>f<arg_key>text</arg_key><arg_value>" + std::string(60, 'w') +
+                           "</arg_value></tool_call>";
+  for (const size_t room : {1U, 3U, 8U, 20U, 40U}) {
+    Json body =
+        with(chat_body(std::string(512 - room - 4, 'x')), "tools", Json::array({tool("f")}));
+    const Chat chat = chat_all_ways(call, body);
+    EXPECT_EQ(chat.finish_reason, "length") << room;
+    for (const std::string& arguments : chat.call_arguments) {
+      EXPECT_FALSE(Json::accept(arguments)) << "the end is not invented: " << arguments;
+    }
+    TestServer server(TestServer::plays(call));
+    const Json answer = server.post("/v1/chat/completions", body).json();
+    EXPECT_EQ(answer["usage"]["completion_tokens"], room);
+  }
+}
+
+TEST(Chat, CountsAnswersThatSayNothingOrCallWhatWasNotOffered) {  // TC-21, TC-26
+  const auto counted = [](const std::string& text, bool stream) {
+    TestServer server(TestServer::plays(text));
+    Json body = with(chat_body(), "tools", Json::array({tool("read_file")}));
+    body["stream"] = stream;
+    EXPECT_EQ(server.post("/v1/chat/completions", body).status, 200);
+    const Metrics& metrics = server.service().metrics();
+    return std::pair(metrics.empty_answers.load(), metrics.unknown_tool_answers.load());
+  };
+  using Counts = std::pair<int64_t, int64_t>;
+  for (const bool stream : {false, true}) {
+    EXPECT_EQ(counted("<think>I will <tool_call>x</tool_call></think>", stream), Counts(1, 0));
+    EXPECT_EQ(counted("<think>call x", stream), Counts(1, 0));
+    EXPECT_EQ(counted("", stream), Counts(1, 0));
+    EXPECT_EQ(counted("text", stream), Counts(0, 0));
+    EXPECT_EQ(counted("<think>a</think><tool_call>read_file</tool_call>", stream), Counts(0, 0));
+    EXPECT_EQ(
+        counted("<tool_call>rm_rf<arg_key>p</arg_key><arg_value>/</arg_value></tool_call>", stream),
+        Counts(0, 1));
+  }
+}
+
+TEST(Chat, SendsACallWhileItIsWritten) {  // TC-30
+  TestServer server(TestServer::plays("<tool_call>write<arg_key>body</arg_key><arg_value>" +
+                                      std::string(400, 'w') + "</arg_value></tool_call>"));
+  Json body =
+      with(chat_body(), "tools", Json::array({tool("write", {{"body", {{"type", "string"}}}})}));
+  body["stream"] = true;
+  int deltas = 0;
+  size_t longest = 0;
+  for (const Json& event : server.post("/v1/chat/completions", body).events()) {
+    const Json& delta = event["choices"][0]["delta"];
+    if (!delta.contains("tool_calls")) continue;
+    const Json& function = delta["tool_calls"][0]["function"];
+    if (deltas++ == 0) {
+      EXPECT_EQ(function["name"], "write");
+    }
+    longest = std::max(longest, function.value("arguments", "").size());
+  }
+  EXPECT_GE(deltas, 300);
+  EXPECT_LE(longest, 30U);
+}
+
 TEST(Chat, ReadsMaxTokens) {  // AP-02
   TestServer server(TestServer::plays_forever("x", milliseconds(0)));
   const auto status = [&](const std::string& name, Json value) {
