@@ -71,6 +71,15 @@ def scripted_model(scripts, **config):
         shutil.rmtree(folder)
 
 
+def wait_until(condition, seconds=5.0):
+    deadline = time.time() + seconds
+    while time.time() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
 class Server:
     """`baton serve` on a loopback port of its own."""
 

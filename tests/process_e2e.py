@@ -2,6 +2,7 @@
 import http.client
 import json
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -10,7 +11,7 @@ import threading
 import time
 import unittest
 
-from baton_process import BATON, Server, free_port, run, scripted_model
+from baton_process import BATON, Server, free_port, run, scripted_model, wait_until
 
 
 def chat(text="x", **fields):
@@ -24,15 +25,6 @@ def open_stream(server, **fields):
     answer = connection.getresponse()
     answer.readline()
     return connection, answer
-
-
-def wait_until(condition, seconds=5.0):
-    deadline = time.time() + seconds
-    while time.time() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
 
 
 class Running(unittest.TestCase):
@@ -112,13 +104,6 @@ class Running(unittest.TestCase):
         connection.close()
         self.assertEqual(self.server.get("/health")[0], 200)
 
-    def test_prompt_logprobs_of_a_long_prompt_are_bounded(self):  # LC-14
-        ids = [300 + i % 1000 for i in range(1900)]
-        status, long = self.server.post("/v1/completions", {
-            "prompt": ids, "max_tokens": 1, "echo": True, "logprobs": 1})
-        self.assertEqual(status, 200, long)
-        self.assertEqual(len(long["choices"][0]["logprobs"]["tokens"]), 1901)
-
     def test_cache_counters_are_the_sums_of_usage(self):  # OB-03, OB-12
         names = ("vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total",
                  "vllm:prompt_tokens_total", "vllm:generation_tokens_total")
@@ -136,16 +121,6 @@ class Running(unittest.TestCase):
         self.assertTrue(wait_until(self.idle))
         self.assertEqual(self.server.metric("vllm:kv_cache_usage_perc"), 0)
         self.assertGreater(self.server.metric("baton:kv_cache_cached_share"), 0)
-
-    def test_the_same_request_gives_the_same_answer_beside_others(self):  # AP-25
-        body = {"prompt": [400, 401, 402], "max_tokens": 8, "temperature": 0, "ignore_eos": True,
-                "return_token_ids": True}
-        alone = self.server.post("/v1/completions", body)[1]["choices"][0]["token_ids"]
-        connection, answer = open_stream(self.server, max_tokens=40, ignore_eos=True)
-        beside = self.server.post("/v1/completions", body)[1]["choices"][0]["token_ids"]
-        answer.read()
-        connection.close()
-        self.assertEqual(alone, beside)
 
 
 class Ending(unittest.TestCase):
@@ -189,21 +164,112 @@ class Ending(unittest.TestCase):
 
 
 class Logs(unittest.TestCase):
-    def test_one_line_for_each_request_and_no_content(self):  # OB-08, OB-09, OB-10
-        with scripted_model(["ZQX-CANARY-17"]) as folder, Server(folder) as server:
+    CANARY = "ZQX-CANARY-17"
+
+    def requests(self):
+        """(path, body) with the canary wherever a client can put it, and the expected status."""
+        canary = self.CANARY
+        call = {"id": canary, "type": "function",
+                "function": {"name": canary, "arguments": json.dumps({canary: canary})}}
+        tool = {"type": "function", "function": {
+            "name": "f", "description": canary,
+            "parameters": {"type": "object", "properties": {canary: {"pattern": canary}}}}}
+        asked = chat(canary)
+        for fields, status in (
+                ({}, 200), ({"stop": [canary]}, 200), ({"tools": [tool]}, 200),
+                ({"max_tokens": 3}, 200), ({"metadata": {canary: canary}, "user": canary}, 200),
+                ({canary: canary}, 200), ({"temperature": canary}, 400), ({"stop": [5]}, 400),
+                ({"tools": [{"type": canary}]}, 400), ({"tool_choice": canary}, 400),
+                ({"response_format": {"type": "json_schema", "json_schema": {
+                    "name": canary, "schema": {"pattern": canary}}}}, 400),
+                ({"model": canary * 50}, 404), ({"guided_regex": canary}, 400),
+                ({"chat_template_kwargs": canary}, 400),
+                ({"messages": [{"role": canary, "content": canary}]}, 400),
+                ({"messages": [{"role": "system", "content": canary},
+                               {"role": "assistant", "content": canary, "tool_calls": [call]},
+                               {"role": "tool", "content": canary, "tool_call_id": canary},
+                               {"role": "user", "content": canary}]}, 200),
+                ({"messages": [{"role": "assistant", "tool_calls": [{**call, "function": {
+                    "name": "f", "arguments": canary}}]}]}, 400)):
+            yield "/v1/chat/completions", {**asked, **fields}, status
+        yield "/v1/completions", {"prompt": f"{canary} " * 2000}, 400
+        yield "/v1/completions", {"prompt": [[canary]]}, 400
+        yield "/v1/completions", {"prompt": canary, "suffix": canary}, 400
+
+    def test_one_line_for_each_request_and_no_content(self):  # OB-08, OB-09, OB-10, OB-01
+        with scripted_model([f"<think>{self.CANARY}</think>{self.CANARY}"],
+                            step_delay_ms=2) as folder, Server(folder) as server:
             for _ in range(30):
                 for path in ("/health", "/ready", "/metrics", "/v1/models"):
                     server.get(path)
-            for _ in range(3):
-                server.post("/v1/chat/completions", chat("ZQX-CANARY-17"))
-            server.post("/v1/chat/completions", chat("ZQX-CANARY-17", stop=["ZQX-CANARY-17"]))
-            server.post("/v1/chat/completions", chat("ZQX-CANARY-17", temperature="ZQX-CANARY-17"))
-            server.post("/v1/completions", {"prompt": "ZQX-CANARY-17 " * 2000})
+            ended = {"stop": 0, "length": 0, "rejected": 0, "abort": 0}
+            for path, body, wanted in self.requests():
+                for stream in (False, True):
+                    status, answer = server.post(path, {**body, "stream": stream})
+                    self.assertEqual(status, wanted, (body, answer))
+                    if status != 200:
+                        self.assertLess(len(answer["error"]["message"]), 300)
+                        self.assertLessEqual(json.dumps(answer).count(self.CANARY), 8)
+                    ended["rejected" if status != 200 else
+                          "length" if "max_tokens" in body else "stop"] += 1
+            for stream in (False, True):  # a client that leaves
+                connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+                connection.request("POST", "/v1/completions", json.dumps(
+                    {"prompt": self.CANARY, "max_tokens": 1000, "ignore_eos": True,
+                     "stream": stream}), {"X-Request-Id": f"left-{stream}", "X-Other": self.CANARY})
+                self.assertTrue(wait_until(lambda: server.get("/load")[1]["server_load"] == 1))
+                connection.close()
+                self.assertTrue(wait_until(lambda: server.get("/load")[1]["server_load"] == 0))
+                ended["abort"] += 1
+            for raw in (f'{{"prompt": "{self.CANARY}', f'{{"prompt": {self.CANARY}}}'):
+                connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+                connection.request("POST", "/v1/completions", raw, {"X-Request-Id": "broken.1"})
+                answer = connection.getresponse()
+                self.assertEqual((answer.status, answer.getheader("x-request-id")),
+                                 (400, "broken.1"))
+                self.assertNotIn(self.CANARY, answer.read().decode())
+                connection.close()
+                ended["rejected"] += 1
             page = server.get("/metrics")[1]
             log = server.text()
-        self.assertEqual(log.count(" id="), 6, log)
-        self.assertEqual(log.count("reason=rejected"), 2, log)
         self.assertNotIn("CANARY", log + page)
+        self.assertEqual(log.count(" id="), sum(ended.values()), log)
+        for reason, count in ended.items():
+            self.assertEqual(log.count(f"reason={reason} "), count, reason)
+            self.assertRegex(page, f'baton:requests_finished_total.*reason="{reason}"}} {count}\n')
+        for name in ("left-True", "left-False"):
+            self.assertEqual(log.count(f"id={name} "), 1)
+        self.assertEqual(log.count("id=broken.1 "), 2)
+
+    def test_metrics_are_wellformed(self):
+        with scripted_model(["x"]) as folder, Server(folder) as server:
+            server.post("/v1/completions", {"prompt": "x"})
+            kinds, samples = {}, {}
+            for line in server.get("/metrics")[1].splitlines():
+                if line.startswith("# TYPE "):
+                    _, _, name, kind = line.split(" ")
+                    self.assertNotIn(name, kinds)
+                    kinds[name] = kind
+                elif not line.startswith("#"):
+                    match = re.fullmatch(r'([a-z_:0-9]+)\{([^{}]*)\} ([-+.e0-9]+)', line)
+                    self.assertTrue(match, line)
+                    samples[(match[1], match[2])] = float(match[3])
+            for (name, labels), value in samples.items():
+                base = re.sub("_(bucket|sum|count)$", "", name)
+                self.assertTrue(name in kinds or kinds.get(base) == "histogram", name)
+                if name.endswith("_count") and kinds.get(base) == "histogram":
+                    buckets = [v for (n, l), v in samples.items()
+                               if n == base + "_bucket" and l.startswith(labels)]
+                    self.assertEqual(buckets, sorted(buckets))
+                    self.assertEqual(buckets[-1], value)
+            for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc",
+                         "prefix_cache_queries_total", "prefix_cache_hits_total",
+                         "num_preemptions_total", "prompt_tokens_total", "generation_tokens_total",
+                         "request_success_total", "time_to_first_token_seconds",
+                         "inter_token_latency_seconds", "e2e_request_latency_seconds",
+                         "request_queue_time_seconds", "request_prefill_time_seconds",
+                         "request_decode_time_seconds"):
+                self.assertIn("vllm:" + name, kinds)
 
     def test_debug_shows_probes(self):
         with scripted_model(["x"]) as folder, Server(folder, "--log-level", "debug") as server:
