@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -350,6 +351,83 @@ TEST_P(Contract, ScoresAndBlocksBeyond32BitsAreAddressedRight) {
   const int32_t* chosen = selection.as<int32_t>();
   EXPECT_EQ(std::vector<int32_t>(chosen, chosen + 6),
             (std::vector<int32_t>{9, 10, 69, 70, 128, 129}));
+}
+
+// LC-02: contexts around every tile and count that a table could have a limit at.
+TEST_P(Contract, ASelectionIsThatOfASortAtEveryLength) {
+  for (const int32_t edge : {8, 64, 256, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072}) {
+    for (const int32_t context : {edge - 1, edge, edge + 1}) {
+      // Few different values: most of them are ties.
+      const std::vector<float> scores = memory_.small_integers(context, -300, 300);
+      const BatchLayout batch{
+          .positions = memory_.input(std::vector<int32_t>{context - 1}, {1}),
+          .sequence_of = memory_.input(std::vector<int32_t>{0}, {1}),
+          .block_table =
+              memory_.input(std::vector<int32_t>((context + 63) / 64, 0), {1, (context + 63) / 64}),
+          .max_context = context};
+      const ConstTensor input = memory_.input(scores, {1, context});
+      std::vector<int32_t> order(static_cast<size_t>(context));
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int32_t x, int32_t y) {
+        return scores[static_cast<size_t>(x)] > scores[static_cast<size_t>(y)];
+      });
+      for (const size_t top_k : {8U, 2048U}) {
+        const Tensor selection = memory_.output(DType::kI32, {1, static_cast<int64_t>(top_k)});
+        table_.select_top_k(*queue_, {input, batch, 0, selection});
+        std::vector<int32_t> expected(order);
+        expected.resize(std::min(expected.size(), top_k));
+        std::sort(expected.begin(), expected.end());
+        expected.resize(top_k, -1);
+        const int32_t* got = selection.as<int32_t>();
+        EXPECT_EQ(std::vector<int32_t>(got, got + top_k), expected) << context << " " << top_k;
+      }
+    }
+  }
+}
+
+// LC-05: one key far above the others is found wherever it lies and however long the context is.
+TEST_P(Contract, AnOutstandingKeyIsSelectedAtEveryDepth) {
+  constexpr int64_t kTopK = 8;
+  constexpr int64_t kDim = 128;
+  constexpr int64_t kHeads = 2;
+  const std::vector<float> query = memory_.normals(kHeads * kDim);
+  for (const IndexKeyFormat format :
+       {IndexKeyFormat::kF32, IndexKeyFormat::kBF16, IndexKeyFormat::kFp8}) {
+    const IndexPage page{.format = format, .dim = kDim};
+    for (const int32_t context : {8, 16, 80, 800, 8000}) {
+      const int32_t blocks = (context + 63) / 64;
+      const int64_t stride = index_page_bytes(page) + 64;
+      std::vector<int32_t> table(static_cast<size_t>(blocks));
+      for (int32_t i = 0; i < blocks; ++i) table[static_cast<size_t>(i)] = blocks - 1 - i;
+      std::vector<uint8_t> pool(static_cast<size_t>(blocks * stride), 0xff);
+      const auto store = [&](int32_t p, const std::vector<float>& key) {
+        encode_index_key(
+            page, key.data(), pool.data() + table[static_cast<size_t>(p / 64)] * stride, p % 64);
+      };
+      for (int32_t p = 0; p < context; ++p) store(p, memory_.normals(kDim));
+      const BatchLayout batch{.positions = memory_.input(std::vector<int32_t>{context - 1}, {1}),
+                              .sequence_of = memory_.input(std::vector<int32_t>{0}, {1}),
+                              .block_table = memory_.input(table, {1, blocks}),
+                              .max_context = context};
+      const ConstTensor q = memory_.input(query, {1, kHeads, kDim});
+      const ConstTensor weights = memory_.input(std::vector<float>(kHeads, 1.0F), {1, kHeads});
+      std::vector<float> outstanding(query.begin(), query.begin() + kDim);
+      for (float& value : outstanding) value *= 5.0F;
+      for (int32_t depth = 0; depth < 10; ++depth) {
+        const int32_t at = (context - 1) * depth / 9;
+        store(at, outstanding);
+        const Tensor scores = memory_.workspace({1, context});
+        const Tensor selection = memory_.output(DType::kI32, {1, kTopK});
+        const IndexCache cache{
+            .blocks = pool.data(), .block_stride = stride, .offset = 0, .page = page};
+        table_.index_select(*queue_, {q, weights, batch, cache, 0.1F, scores, selection});
+        const int32_t* chosen = selection.as<int32_t>();
+        EXPECT_NE(std::find(chosen, chosen + kTopK, at), chosen + kTopK)
+            << "context " << context << ", position " << at;
+        store(at, memory_.normals(kDim));
+      }
+    }
+  }
 }
 
 // LC-01: a reused selection buffer full of old indices must not show through.
