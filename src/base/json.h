@@ -31,4 +31,8 @@ Result<std::string> read_file(const std::string& path);
 // Dumps with invalid UTF-8 replaced by U+FFFD: output never throws.
 std::string dump_json(const Json& value);
 
+// Appends what stands between the quotes of a JSON string for `text`, which is valid UTF-8.
+// Pieces may be cut anywhere between characters.
+void append_json_escaped(std::string& out, std::string_view text);
+
 }  // namespace baton

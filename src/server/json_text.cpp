@@ -3,44 +3,11 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/json.h"
 #include "text/utf8.h"
 
 namespace baton {
 namespace {
-
-constexpr char kHex[] = "0123456789abcdef";
-
-void append_escaped(std::string& out, std::string_view text) {
-  size_t plain = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    if (c >= 0x20 && c != '"' && c != '\\') continue;
-    out.append(text, plain, i - plain);
-    plain = i + 1;
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      default:
-        out += "\\u00";
-        out += kHex[c >> 4];
-        out += kHex[c & 15];
-    }
-  }
-  out.append(text, plain, text.size() - plain);
-}
 
 template <typename T>
 void append_with_commas(std::string& out, const T& values) {
@@ -59,9 +26,9 @@ void append_with_commas(std::string& out, const T& values) {
 void append_json_string(std::string& out, std::string_view text) {
   out += '"';
   if (valid_utf8_prefix(text) == text.size()) {
-    append_escaped(out, text);
+    append_json_escaped(out, text);
   } else {
-    append_escaped(out, replace_invalid_utf8(text));
+    append_json_escaped(out, replace_invalid_utf8(text));
   }
   out += '"';
 }

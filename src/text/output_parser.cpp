@@ -164,7 +164,9 @@ void OutputParser::open_value() {
   value_.clear();
   std::string& out = current_call().arguments;
   if (arguments_++ > 0) out += ", ";
-  out += '"' + json_escape(key_) + "\": ";
+  out += '"';
+  append_json_escaped(out, key_);
+  out += "\": ";
   const Json* parameters = schema();
   streams_value_ = parameters != nullptr && argument_types(*parameters, key_).only_string();
   if (streams_value_) out += '"';
@@ -173,7 +175,7 @@ void OutputParser::open_value() {
 
 void OutputParser::add_value(std::string_view piece) {
   if (streams_value_) {
-    current_call().arguments += json_escape(piece);
+    append_json_escaped(current_call().arguments, piece);
   } else {
     value_ += piece;
   }

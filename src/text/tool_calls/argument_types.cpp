@@ -100,7 +100,9 @@ std::optional<Json> json_value(std::string_view text) {
 }
 
 std::string string_literal(std::string_view text) {
-  return '"' + json_escape(text) + '"';
+  std::string out = "\"";
+  append_json_escaped(out, text);
+  return out += '"';
 }
 
 }  // namespace
@@ -128,41 +130,6 @@ std::string argument_json(const ArgumentTypes& types, std::string_view text) {
   const std::string_view written = trimmed(text);
   if (written == "True" || written == "False" || written == "None") return dump_json(*value);
   return std::string(written);
-}
-
-std::string json_escape(std::string_view text) {
-  constexpr char kHex[] = "0123456789abcdef";
-  std::string out;
-  out.reserve(text.size() + 8);
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      default:
-        if (byte < 0x20) {
-          out += "\\u00";
-          out += kHex[byte >> 4];
-          out += kHex[byte & 15];
-        } else {
-          out += c;
-        }
-    }
-  }
-  return out;
 }
 
 }  // namespace baton

@@ -35,8 +35,4 @@ ArgumentTypes argument_types(const Json& parameters, std::string_view name);
 // that is not a string, a string otherwise.
 std::string argument_json(const ArgumentTypes& types, std::string_view text);
 
-// The inside of a JSON string literal for `text`: escaped, without the quotes. Pieces may be cut
-// anywhere between characters.
-std::string json_escape(std::string_view text);
-
 }  // namespace baton
