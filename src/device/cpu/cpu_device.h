@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/thread_pool.h"
+#include "device/cpu/call_memory.h"
 #include "device/device.h"
 
 namespace baton {
@@ -14,6 +15,7 @@ class CpuQueue final : public Queue {
   explicit CpuQueue(int threads) : threads_(threads) {}
 
   ThreadPool& threads() { return threads_; }
+  CallMemory& call_memory() { return call_memory_; }
 
   void copy(void* to, const void* from, size_t bytes) override;
   void fill(void* to, uint8_t value, size_t bytes) override;
@@ -26,6 +28,7 @@ class CpuQueue final : public Queue {
 
  private:
   ThreadPool threads_;
+  CallMemory call_memory_;
 };
 
 // CPU kernels get a Queue& and need its threads. The table and the queue are chosen together,

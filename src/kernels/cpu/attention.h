@@ -50,6 +50,15 @@ struct AttentionTiles {
     total = maximum + s.rows();
     factors = total + s.rows();
   }
+  // What dots() and accumulate() read past the end of a row must be finite, of a key zero.
+  void clear_padding(const AttentionShape& s) const {
+    for (int64_t j = 0; j < kTileKeys; ++j) {
+      std::fill(keys + j * s.key_stride() + s.key_width, keys + (j + 1) * s.key_stride(), 0.0F);
+      if (s.shared) continue;
+      std::fill(
+          values + j * s.value_stride() + s.value_width, values + (j + 1) * s.value_stride(), 0.0F);
+    }
+  }
 };
 
 // counts: [tokens], rows each token attends to. fetch(first, n) fills keys and values with rows

@@ -25,16 +25,22 @@ const KernelTable& table_of(std::string_view name) {
     table.name = name;
     table.embed = &run<kLevel, EmbedArgs, &cpu::embed>;
     table.rms_norm = &run<kLevel, RmsNormArgs, &cpu::rms_norm>;
+    table.layer_norm = &run<kLevel, LayerNormArgs, &cpu::layer_norm>;
     table.matmul = &run<kLevel, MatmulArgs, &cpu::matmul>;
     table.head_matmul = &run<kLevel, HeadMatmulArgs, &cpu::head_matmul>;
     table.rope = &run<kLevel, RopeArgs, &cpu::rope>;
     table.silu_mul = &run<kLevel, SiluMulArgs, &cpu::silu_mul>;
     table.add = &run<kLevel, AddArgs, &cpu::add>;
+    table.gather_rows = &run<kLevel, GatherRowsArgs, &cpu::gather_rows>;
+    table.store_latent = &run<kLevel, StoreLatentArgs, &cpu::store_latent>;
+    table.store_index_keys = &run<kLevel, StoreIndexKeysArgs, &cpu::store_index_keys>;
+    table.store_plain = &run<kLevel, StorePlainArgs, &cpu::store_plain>;
     table.mla_attention = &run<kLevel, MlaAttentionArgs, &cpu::mla_attention>;
     table.gqa_attention = &run<kLevel, GqaAttentionArgs, &cpu::gqa_attention>;
     table.index_scores = &run<kLevel, IndexScoresArgs, &cpu::index_scores>;
     table.select_top_k = &run<kLevel, SelectTopKArgs, &cpu::select_top_k>;
     table.index_select = &index_select<kLevel>;
+    table.route = &run<kLevel, RouteArgs, &cpu::route>;
     table.moe = &run<kLevel, MoeArgs, &cpu::moe>;
     table.argmax = &run<kLevel, ArgmaxArgs, &cpu::argmax>;
     return table;
@@ -52,6 +58,9 @@ std::vector<const KernelTable*> detect_levels() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
+    if (__builtin_cpu_supports("avx512vbmi")) {
+      levels.push_back(&table_of<&cpu::avx512_vbmi_microkernels>("cpu_avx512_vbmi"));
+    }
     levels.push_back(&table_of<&cpu::avx512_microkernels>("cpu_avx512"));
   }
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&

@@ -1,5 +1,3 @@
-#include <vector>
-
 #include "kernels/cpu/attention.h"
 #include "kernels/reference/cache_rows.h"
 
@@ -29,7 +27,7 @@ void run(const Microkernels& kernels,
   const PlainRow& row = args.cache.row;
   const AttentionShape shape = shape_of(args, item);
   const AttentionTiles tiles(shape, scratch);
-  std::fill_n(tiles.keys, kTileKeys * (shape.key_stride() + shape.value_stride()), 0.0F);
+  tiles.clear_padding(shape);
   const auto head = [&](int64_t r) { return item.kv_head * shape.heads + r % shape.heads; };
   const auto token = [&](int64_t r) { return item.first + r / shape.heads; };
   for (int64_t r = 0; r < shape.rows(); ++r) {
@@ -68,7 +66,8 @@ void gqa_attention(const Microkernels& kernels, Queue& queue, const GqaAttention
   BATON_CHECK(args.q.dim(1) % row.kv_heads == 0, args.q.dim(1));
   const int64_t group = args.q.dim(1) / row.kv_heads;
   const int64_t tokens = args.q.dim(0);
-  std::vector<Item> items;
+  const OpCall call(queue);
+  auto items = call.list<Item>(tokens * row.kv_heads);
   int64_t floats = 0;
   for (int64_t t = 0; t < tokens;) {
     const int64_t last =
@@ -77,16 +76,16 @@ void gqa_attention(const Microkernels& kernels, Queue& queue, const GqaAttention
     floats = std::max(floats, AttentionTiles::floats(shape_of(args, items.back())));
     t = last;
   }
-  ThreadPool& threads = cpu_queue(queue).threads();
-  const WorkerScratch scratch(threads, floats);
+  const WorkerScratch scratch(call, floats);
   const auto count = static_cast<int64_t>(items.size());
-  threads.parallel_for(count,
-                       grain_for(count, 10.0 * args.batch.max_context),
-                       [&](int64_t begin, int64_t end, int worker) {
-                         for (int64_t i = begin; i < end; ++i) {
-                           run(kernels, args, items[static_cast<size_t>(i)], scratch.of(worker));
-                         }
-                       });
+  call.threads().parallel_for(
+      count,
+      grain_for(count, 10.0 * args.batch.max_context),
+      [&](int64_t begin, int64_t end, int worker) {
+        for (int64_t i = begin; i < end; ++i) {
+          run(kernels, args, items[static_cast<size_t>(i)], scratch.of(worker));
+        }
+      });
 }
 
 }  // namespace baton::cpu

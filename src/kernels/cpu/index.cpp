@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "kernels/cpu/ops.h"
 #include "kernels/reference/cache_rows.h"
@@ -49,8 +48,8 @@ void expand_page(const Microkernels& kernels,
   }
 }
 
-std::vector<Item> make_items(const IndexScoresArgs& args) {
-  std::vector<Item> items;
+std::pmr::vector<Item> make_items(const IndexScoresArgs& args, const OpCall& call) {
+  auto items = call.list<Item>();
   const int64_t end = args.first_token + args.scores.dim(0);
   for (int64_t t = args.first_token; t < end;) {
     const int64_t last = group_end(args.batch, t, end, kTokensPerItem);
@@ -108,11 +107,11 @@ void index_scores(const Microkernels& kernels, Queue& queue, const IndexScoresAr
     float* row = args.scores.as<float>() + r * args.scores.stride(0);
     std::fill(row + visible, row + width, -INFINITY);
   }
-  ThreadPool& threads = cpu_queue(queue).threads();
-  const WorkerScratch scratch(threads, 2 * kBlockTokens * padded(page.dim) + kBlockTokens);
-  const std::vector<Item> items = make_items(args);
+  const OpCall call(queue);
+  const WorkerScratch scratch(call, 2 * kBlockTokens * padded(page.dim) + kBlockTokens);
+  const std::pmr::vector<Item> items = make_items(args, call);
   const auto count = static_cast<int64_t>(items.size());
-  threads.parallel_for(
+  call.threads().parallel_for(
       count, grain_for(count, 4000.0), [&](int64_t begin, int64_t end, int worker) {
         for (int64_t i = begin; i < end; ++i) {
           run(kernels, args, items[static_cast<size_t>(i)], scratch.of(worker));
@@ -134,9 +133,9 @@ Threshold find_threshold(const uint32_t* keys, int64_t n, int64_t wanted) {
   constexpr uint32_t kMasks[] = {0x7ff, 0x7ff, 0x3ff};
   uint32_t prefix = 0;
   uint32_t prefix_mask = 0;
-  std::vector<int64_t> counts(2048);
+  int32_t counts[2048];
   for (int round = 0; round < 3; ++round) {
-    std::fill(counts.begin(), counts.end(), 0);
+    std::fill(std::begin(counts), std::end(counts), 0);
     for (int64_t i = 0; i < n; ++i) {
       if ((keys[i] & prefix_mask) == prefix) {
         ++counts[(keys[i] >> kShifts[round]) & kMasks[round]];
@@ -170,26 +169,27 @@ void select_row(const float* scores, int64_t visible, int64_t top_k, uint32_t* k
 }  // namespace
 
 void select_top_k(const Microkernels&, Queue& queue, const SelectTopKArgs& args) {
-  ThreadPool& threads = cpu_queue(queue).threads();
+  const OpCall call(queue);
   const int64_t count = args.selection.dim(0);
   int64_t longest = 0;
   for (int64_t r = 0; r < count; ++r) {
     longest = std::max(longest, visible_of(args.batch, args.first_token + r));
   }
   BATON_CHECK(longest <= args.scores.dim(1), longest, args.scores.dim(1));
-  const WorkerScratch scratch(threads, longest);
-  threads.parallel_for(count,
-                       grain_for(count, 3.0 * static_cast<double>(longest)),
-                       [&](int64_t begin, int64_t end, int worker) {
-                         auto* keys = reinterpret_cast<uint32_t*>(scratch.of(worker));
-                         for (int64_t r = begin; r < end; ++r) {
-                           select_row(args.scores.as<float>() + r * args.scores.stride(0),
+  const WorkerScratch scratch(call, longest);
+  call.threads().parallel_for(count,
+                              grain_for(count, 3.0 * static_cast<double>(longest)),
+                              [&](int64_t begin, int64_t end, int worker) {
+                                auto* keys = reinterpret_cast<uint32_t*>(scratch.of(worker));
+                                for (int64_t r = begin; r < end; ++r) {
+                                  select_row(
+                                      args.scores.as<float>() + r * args.scores.stride(0),
                                       visible_of(args.batch, args.first_token + r),
                                       args.selection.dim(1),
                                       keys,
                                       args.selection.as<int32_t>() + r * args.selection.stride(0));
-                         }
-                       });
+                                }
+                              });
 }
 
 }  // namespace baton::cpu

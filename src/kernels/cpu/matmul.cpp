@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <vector>
 
 #include "kernels/cpu/ops.h"
 #include "kernels/reference/ops.h"
@@ -23,7 +22,7 @@ int64_t stored_rows_per_item(const WeightView& weight) {
   return std::clamp<int64_t>(kValues / std::max<int64_t>(weight.columns, 1) / 8 * 8, 8, 1024);
 }
 
-void append_items(const MatmulJob& job, std::vector<Item>& items) {
+void append_items(const MatmulJob& job, std::pmr::vector<Item>& items) {
   const int64_t step_n = stored_rows_per_item(job.weight);
   for (int64_t m = 0; m < job.m; m += kBlockRows) {
     for (int64_t n = 0; n < job.weight.rows; n += step_n) {
@@ -52,10 +51,8 @@ bool supports(const WeightView& weight) {
   return weight.form != WeightForm::kFp8Block || weight.block_columns % kPad == 0;
 }
 
-void run_matmuls(const Microkernels& kernels,
-                 ThreadPool& threads,
-                 std::span<const MatmulJob> jobs) {
-  std::vector<Item> items;
+void run_matmuls(const Microkernels& kernels, const OpCall& call, std::span<const MatmulJob> jobs) {
+  auto items = call.list<Item>(std::ssize(jobs));
   double products = 0.0;
   for (const MatmulJob& job : jobs) {
     append_items(job, items);
@@ -65,7 +62,7 @@ void run_matmuls(const Microkernels& kernels,
   const auto count = static_cast<int64_t>(items.size());
   // About 20 products per nanosecond.
   const double cost = products / 20.0 / static_cast<double>(std::max<int64_t>(count, 1));
-  threads.parallel_for(count, grain_for(count, cost), [&](int64_t begin, int64_t end, int) {
+  call.threads().parallel_for(count, grain_for(count, cost), [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) run_item(kernels, items[static_cast<size_t>(i)]);
   });
 }
@@ -84,7 +81,7 @@ void matmul(const Microkernels& kernels, Queue& queue, const MatmulArgs& args) {
                       .bias = args.bias.as<float>(),
                       .out = args.out.as<float>(),
                       .out_stride = args.out.stride(0)};
-  run_matmuls(kernels, cpu_queue(queue).threads(), {&job, 1});
+  run_matmuls(kernels, OpCall(queue), {&job, 1});
 }
 
 void head_matmul(const Microkernels& kernels, Queue& queue, const HeadMatmulArgs& args) {
@@ -97,7 +94,8 @@ void head_matmul(const Microkernels& kernels, Queue& queue, const HeadMatmulArgs
   const WeightForm form = args.weight.dtype == DType::kF32    ? WeightForm::kF32
                           : args.weight.dtype == DType::kBF16 ? WeightForm::kBF16
                                                               : WeightForm::kF16;
-  std::vector<MatmulJob> jobs;
+  const OpCall call(queue);
+  auto jobs = call.list<MatmulJob>(heads);
   for (int64_t h = 0; h < heads; ++h) {
     const auto* matrix = static_cast<const std::byte*>(args.weight.data) +
                          h * n * k * dtype_bytes(args.weight.dtype);
@@ -109,7 +107,7 @@ void head_matmul(const Microkernels& kernels, Queue& queue, const HeadMatmulArgs
                     .out = args.out.as<float>() + h * args.out.stride(1),
                     .out_stride = args.out.stride(0)});
   }
-  run_matmuls(kernels, cpu_queue(queue).threads(), jobs);
+  run_matmuls(kernels, call, jobs);
 }
 
 }  // namespace baton::cpu

@@ -83,5 +83,6 @@ struct Microkernels {
 
 const Microkernels& avx2_microkernels();
 const Microkernels& avx512_microkernels();
+const Microkernels& avx512_vbmi_microkernels();
 
 }  // namespace baton::cpu

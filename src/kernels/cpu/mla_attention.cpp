@@ -1,5 +1,3 @@
-#include <vector>
-
 #include "kernels/cpu/attention.h"
 #include "kernels/reference/cache_rows.h"
 
@@ -59,14 +57,15 @@ struct Item {
 };
 
 // With a selection every token has its own rows; without, neighbours share them.
-std::vector<Item> make_items(const MlaAttentionArgs& args, int threads) {
+std::pmr::vector<Item> make_items(const MlaAttentionArgs& args, const OpCall& call) {
+  const int threads = call.threads().threads();
   const int64_t tokens = args.q_latent.dim(0);
   const int64_t heads = args.q_latent.dim(1);
   int64_t head_step = std::min<int64_t>(heads, 32);
   // A lone decode token is shared by heads, in fours: what a tile of the product takes at once.
   while (head_step > 4 && tokens * ((heads + head_step - 1) / head_step) < threads) head_step /= 2;
   const int64_t most = args.selection.empty() ? std::max<int64_t>(1, 64 / head_step) : 1;
-  std::vector<Item> items;
+  auto items = call.list<Item>(tokens * ((heads + head_step - 1) / head_step));
   for (int64_t t = 0; t < tokens;) {
     const int64_t last = group_end(args.batch, t, tokens, most);
     for (int64_t h = 0; h < heads; h += head_step) {
@@ -117,8 +116,7 @@ void run(const Microkernels& kernels,
          float* scratch) {
   const AttentionShape shape = shape_of(args, item);
   const AttentionTiles tiles(shape, scratch);
-  // Items of different sizes share the scratch: what dots() reads past a row must be zero.
-  std::fill_n(tiles.keys, kTileKeys * shape.key_stride(), 0.0F);
+  tiles.clear_padding(shape);
   pack_queries(args, item, shape, tiles.queries);
   int64_t counts[64];
   for (int64_t t = item.first; t < item.last; ++t) counts[t - item.first] = attended(args, t);
@@ -148,21 +146,28 @@ void run(const Microkernels& kernels,
 void mla_attention(const Microkernels& kernels, Queue& queue, const MlaAttentionArgs& args) {
   BATON_CHECK(args.q_latent.dim(2) == args.cache.row.latent, args.q_latent.dim(2));
   BATON_CHECK(args.q_rope.dim(2) == args.cache.row.rope, args.q_rope.dim(2));
-  ThreadPool& threads = cpu_queue(queue).threads();
-  const std::vector<Item> items = make_items(args, threads.threads());
+  const OpCall call(queue);
+  const std::pmr::vector<Item> items = make_items(args, call);
+  if (items.empty()) return;
   int64_t floats = 0;
   for (const Item& item : items) {
     floats = std::max(floats, AttentionTiles::floats(shape_of(args, item)));
   }
-  const WorkerScratch scratch(threads, floats);
+  const WorkerScratch scratch(call, floats);
   const auto count = static_cast<int64_t>(items.size());
-  threads.parallel_for(count,
-                       grain_for(count, 20.0 * args.batch.max_context),
-                       [&](int64_t begin, int64_t end, int worker) {
-                         for (int64_t i = begin; i < end; ++i) {
-                           run(kernels, args, items[static_cast<size_t>(i)], scratch.of(worker));
-                         }
-                       });
+  const int64_t longest = args.selection.empty()
+                              ? args.batch.max_context
+                              : std::min<int64_t>(args.batch.max_context, args.selection.dim(1));
+  // About 20 products per nanosecond, two per key value and head.
+  const double cost = static_cast<double>(longest * items.front().heads *
+                                          (args.cache.row.latent + args.cache.row.rope)) /
+                      10.0;
+  call.threads().parallel_for(
+      count, grain_for(count, cost), [&](int64_t begin, int64_t end, int worker) {
+        for (int64_t i = begin; i < end; ++i) {
+          run(kernels, args, items[static_cast<size_t>(i)], scratch.of(worker));
+        }
+      });
 }
 
 }  // namespace baton::cpu

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <vector>
 
 #include "kernels/cpu/ops.h"
 #include "kernels/reference/ops.h"
@@ -9,18 +8,18 @@ namespace {
 
 // The (token, choice) pairs in order of expert, then of token.
 struct Grouping {
-  std::vector<int64_t> first;   // [experts + 1], into `pairs`
-  std::vector<int32_t> pairs;   // token * top_k + choice
-  std::vector<int32_t> row_of;  // inverse of pairs
+  std::pmr::vector<int64_t> first;   // [experts + 1], into `pairs`
+  std::pmr::vector<int32_t> pairs;   // token * top_k + choice
+  std::pmr::vector<int32_t> row_of;  // inverse of pairs
 };
 
-Grouping group_by_expert(const MoeArgs& args) {
+Grouping group_by_expert(const MoeArgs& args, const OpCall& call) {
   const int64_t top_k = args.experts.dim(1);
   const int64_t count = args.experts.dim(0) * top_k;
   const auto expert = [&](int64_t pair) {
     return args.experts.as<int32_t>()[pair / top_k * args.experts.stride(0) + pair % top_k];
   };
-  Grouping grouping;
+  Grouping grouping{call.list<int64_t>(), call.list<int32_t>(), call.list<int32_t>()};
   grouping.first.assign(static_cast<size_t>(args.expert_count + 1), 0);
   grouping.pairs.resize(static_cast<size_t>(count));
   grouping.row_of.resize(static_cast<size_t>(count));
@@ -29,7 +28,8 @@ Grouping group_by_expert(const MoeArgs& args) {
     ++grouping.first[static_cast<size_t>(expert(i) + 1)];
   }
   for (size_t e = 1; e < grouping.first.size(); ++e) grouping.first[e] += grouping.first[e - 1];
-  std::vector<int64_t> next(grouping.first.begin(), grouping.first.end() - 1);
+  auto next = call.list<int64_t>();
+  next.assign(grouping.first.begin(), grouping.first.end() - 1);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = next[static_cast<size_t>(expert(i))]++;
     grouping.pairs[static_cast<size_t>(row)] = static_cast<int32_t>(i);
@@ -44,7 +44,7 @@ void append_jobs(const MoeArgs& args,
                  int which,
                  const float* x,
                  float* out,
-                 std::vector<MatmulJob>& jobs) {
+                 std::pmr::vector<MatmulJob>& jobs) {
   for (int64_t e = 0; e < args.expert_count; ++e) {
     const int64_t first = grouping.first[static_cast<size_t>(e)];
     const int64_t m = grouping.first[static_cast<size_t>(e + 1)] - first;
@@ -87,7 +87,8 @@ void moe(const Microkernels& kernels, Queue& queue, const MoeArgs& args) {
     queue.count_fallback("moe");
     return reference::moe(queue, args);
   }
-  ThreadPool& threads = cpu_queue(queue).threads();
+  const OpCall call(queue);
+  ThreadPool& threads = call.threads();
   const int64_t hidden = args.x.dim(1);
   const int64_t top_k = args.experts.dim(1);
   const int64_t count = args.experts.dim(0) * top_k;
@@ -96,7 +97,7 @@ void moe(const Microkernels& kernels, Queue& queue, const MoeArgs& args) {
   float* x = args.workspace.as<float>();  // [count, hidden], later the experts' outputs
   float* gate = x + part;                 // [count, intermediate]
   float* up = gate + part;                // [count, intermediate]
-  const Grouping grouping = group_by_expert(args);
+  const Grouping grouping = group_by_expert(args, call);
 
   const double row_cost = static_cast<double>(hidden) / 4.0;
   threads.parallel_for(count, grain_for(count, row_cost), [&](int64_t begin, int64_t end, int) {
@@ -105,10 +106,10 @@ void moe(const Microkernels& kernels, Queue& queue, const MoeArgs& args) {
       std::copy_n(args.x.as<float>() + t * args.x.stride(0), hidden, x + row * hidden);
     }
   });
-  std::vector<MatmulJob> jobs;
+  auto jobs = call.list<MatmulJob>(2 * args.expert_count);
   append_jobs(args, grouping, 0, x, gate, jobs);
   append_jobs(args, grouping, 1, x, up, jobs);
-  run_matmuls(kernels, threads, jobs);
+  run_matmuls(kernels, call, jobs);
   const int64_t width = args.intermediate;
   threads.parallel_for(count, grain_for(count, row_cost), [&](int64_t begin, int64_t end, int) {
     for (int64_t row = begin; row < end; ++row) {
@@ -117,7 +118,7 @@ void moe(const Microkernels& kernels, Queue& queue, const MoeArgs& args) {
   });
   jobs.clear();
   append_jobs(args, grouping, 2, gate, x, jobs);
-  run_matmuls(kernels, threads, jobs);
+  run_matmuls(kernels, call, jobs);
   const int64_t tokens = args.out.dim(0);
   threads.parallel_for(tokens,
                        grain_for(tokens, row_cost * static_cast<double>(top_k)),

@@ -33,6 +33,14 @@ View one_row(View t, int64_t r) {
   return t;
 }
 
+// Token t as a batch of its own.
+BatchLayout one_token(const BatchLayout& batch, int64_t t) {
+  BatchLayout one = batch;
+  one.positions = one_row(batch.positions, t);
+  one.sequence_of = one_row(batch.sequence_of, t);
+  return one;
+}
+
 }  // namespace
 
 void embed(const Microkernels& kernels, Queue& queue, const EmbedArgs& args) {
@@ -55,6 +63,44 @@ void rms_norm(const Microkernels& kernels, Queue& queue, const RmsNormArgs& args
   for_rows(queue, args.x.dim(0), n, [&](int64_t r) {
     kernels.rms_norm(
         row_of(args.x, r), args.weight.as<float>(), n, args.epsilon, row_of(args.out, r));
+  });
+}
+
+void layer_norm(const Microkernels&, Queue& queue, const LayerNormArgs& args) {
+  for_rows(queue, args.x.dim(0), 12 * args.x.dim(1), [&](int64_t r) {
+    LayerNormArgs one = args;
+    one.x = one_row(args.x, r);
+    one.out = one_row(args.out, r);
+    reference::layer_norm(queue, one);
+  });
+}
+
+void gather_rows(const Microkernels&, Queue& queue, const GatherRowsArgs& args) {
+  for_rows(queue, args.out.dim(0), args.out.dim(1), [&](int64_t r) {
+    reference::gather_rows(queue, {args.x, one_row(args.rows, r), one_row(args.out, r)});
+  });
+}
+
+void store_latent(const Microkernels&, Queue& queue, const StoreLatentArgs& args) {
+  for_rows(queue, args.latent.dim(0), 4 * args.latent.dim(1), [&](int64_t t) {
+    const BatchLayout batch = one_token(args.batch, t);
+    reference::store_latent(queue,
+                            {one_row(args.latent, t), one_row(args.rope, t), batch, args.cache});
+  });
+}
+
+void store_index_keys(const Microkernels&, Queue& queue, const StoreIndexKeysArgs& args) {
+  for_rows(queue, args.keys.dim(0), 4 * args.keys.dim(1), [&](int64_t t) {
+    const BatchLayout batch = one_token(args.batch, t);
+    reference::store_index_keys(queue, {one_row(args.keys, t), batch, args.cache});
+  });
+}
+
+void store_plain(const Microkernels&, Queue& queue, const StorePlainArgs& args) {
+  for_rows(queue, args.keys.dim(0), 8 * args.keys.dim(1), [&](int64_t t) {
+    const BatchLayout batch = one_token(args.batch, t);
+    reference::store_plain(queue,
+                           {one_row(args.keys, t), one_row(args.values, t), batch, args.cache});
   });
 }
 

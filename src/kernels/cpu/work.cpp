@@ -4,13 +4,6 @@
 
 namespace baton::cpu {
 
-WorkerScratch::WorkerScratch(const ThreadPool& threads, int64_t floats) : stride_(padded(floats)) {
-  const auto bytes = static_cast<size_t>(stride_ * threads.threads()) * sizeof(float);
-  data_.reset(static_cast<float*>(std::aligned_alloc(64, std::max<size_t>(bytes, 64))));
-  BATON_CHECK(data_ != nullptr, bytes);
-  std::fill_n(data_.get(), stride_ * threads.threads(), 0.0F);
-}
-
 int64_t grain_for(int64_t count, double cost) {
   constexpr double kWorthSharing = 10'000.0;  // twice what waking a worker costs
   return static_cast<double>(count) * cost < kWorthSharing ? std::max<int64_t>(count, 1) : 1;

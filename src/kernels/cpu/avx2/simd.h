@@ -16,6 +16,8 @@ struct Avx2 {
   static constexpr int kSumVectors = 2;
   static constexpr int kIndexHeads = 4;
 
+  static constexpr int kWide = 1;  // no wider reads of stored codes
+
   static V zero() { return _mm256_setzero_ps(); }
   static V set(float x) { return _mm256_set1_ps(x); }
   static V load(const float* p) { return _mm256_loadu_ps(p); }
@@ -59,19 +61,15 @@ struct Avx2 {
   static V load_f16(const uint16_t* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
-  // As for AVX-512: the bits of half precision, scaled by 2^8.
   static V load_e4m3(const uint8_t* p) {
-    const __m128i wide = _mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
-    const __m128i magnitude = _mm_set1_epi16(0x3f80);
-    const __m128i half = _mm_andnot_si128(_mm_set1_epi16(0x4000), _mm_slli_epi16(wide, 7));
-    const __m128i nan = _mm_cmpeq_epi16(_mm_and_si128(half, magnitude), magnitude);
-    const __m128i fixed = _mm_blendv_epi8(half, _mm_set1_epi16(0x7e00), nan);
-    return _mm256_mul_ps(_mm256_cvtph_ps(fixed), _mm256_set1_ps(256.0F));
+    return _mm256_mul_ps(load_e4m3_over_256(p), _mm256_set1_ps(256.0F));
   }
-  // The value / 256, for weights: no NaN codes.
+  // As for AVX-512: the value / 256 through half precision, NaN by the carry.
   static V load_e4m3_over_256(const uint8_t* p) {
-    const __m128i wide = _mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
-    return _mm256_cvtph_ps(_mm_andnot_si128(_mm_set1_epi16(0x4000), _mm_slli_epi16(wide, 7)));
+    const __m128i half =
+        _mm_slli_epi16(_mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))), 7);
+    const __m128i carried = _mm_add_epi16(half, _mm_set1_epi16(0x80));
+    return _mm256_cvtph_ps(_mm_xor_si128(half, _mm_and_si128(carried, _mm_set1_epi16(0x4000))));
   }
   // 8 codes of 4 bytes.
   static V load_e2m1(const uint8_t* p) {

@@ -7,13 +7,18 @@
 
 namespace baton::cpu {
 
-struct Avx512 {
+// The tag keeps the code of files with different compiler flags apart: what is not inlined must not
+// be shared between them.
+template <typename Tag>
+struct Avx512Code {
   using V = __m512;
   static constexpr int kLanes = 16;
   // Accumulator tiles: 4 x 6 and their operands fill the 32 registers.
   static constexpr int kTileRows = 4;
   static constexpr int kSumVectors = 6;
   static constexpr int kIndexHeads = 6;
+
+  static constexpr int kWide = 1;  // no wider reads of stored codes
 
   static V zero() { return _mm512_setzero_ps(); }
   static V set(float x) { return _mm512_set1_ps(x); }
@@ -50,22 +55,19 @@ struct Avx512 {
   static V load_f16(const uint16_t* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
-  // e4m3 is half precision with a shorter exponent: move the bits, then scale by 2^8. The
-  // code of NaN becomes that of half precision.
   static V load_e4m3(const uint8_t* p) {
-    const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-    const __m256i magnitude = _mm256_set1_epi16(0x3f80);
-    const __m256i half = _mm256_andnot_si256(_mm256_set1_epi16(0x4000), _mm256_slli_epi16(wide, 7));
-    const __mmask16 nan = _mm256_testn_epi16_mask(_mm256_xor_si256(half, magnitude), magnitude);
-    const __m256i fixed = _mm256_mask_mov_epi16(half, nan, _mm256_set1_epi16(0x7e00));
-    return _mm512_mul_ps(_mm512_cvtph_ps(fixed), _mm512_set1_ps(256.0F));
+    return _mm512_mul_ps(load_e4m3_over_256(p), _mm512_set1_ps(256.0F));
   }
-  // The value / 256, for weights: they hold no NaN codes (one would read as 480), and the factor
-  // goes into their scale.
+  // The value / 256: e4m3 is half precision with a shorter exponent, so its bits are moved into
+  // place. In `half` bit 14 repeats the sign; adding 0x80 flips it for the code of NaN alone, so
+  // the exclusive or is half precision's exponent of NaN there and 0 elsewhere.
   static V load_e4m3_over_256(const uint8_t* p) {
-    const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    const __m256i half = _mm256_slli_epi16(
+        _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 7);
+    const __m256i carried = _mm256_add_epi16(half, _mm256_set1_epi16(0x80));
+    constexpr int kXorWhere = 0x78;  // a ^ (b & c)
     return _mm512_cvtph_ps(
-        _mm256_andnot_si256(_mm256_set1_epi16(0x4000), _mm256_slli_epi16(wide, 7)));
+        _mm256_ternarylogic_epi32(half, carried, _mm256_set1_epi16(0x4000), kXorWhere));
   }
   // 16 codes of 8 bytes: each lane takes its nibble, the permutation looks it up.
   static V load_e2m1(const uint8_t* p) {
@@ -92,5 +94,7 @@ struct Avx512 {
     return _mm512_castsi512_ps(_mm512_permutexvar_epi32(codes, table_bits));
   }
 };
+
+struct Avx512 : Avx512Code<Avx512> {};
 
 }  // namespace baton::cpu

@@ -33,7 +33,28 @@ inline void direct_tile(Rows& rows,
   for (int64_t block = 0; block < whole; block += rows.block_columns()) {
     rows.template begin_block<N>(row, block);
     const int64_t end = block + rows.block_columns() < whole ? block + rows.block_columns() : whole;
-    for (int64_t i = block; i < end; i += S::kLanes) {
+    int64_t i = block;
+    if constexpr (Rows::kWide > 1) {
+      constexpr int64_t kStep = int64_t{Rows::kWide} * S::kLanes;
+      for (; i + kStep <= end; i += kStep) {
+        const int64_t ahead = i + Rows::kAhead;
+        const int64_t next = ahead < k ? ahead : ahead + (N - 1) * k;
+#pragma GCC unroll 8
+        for (int n = 0; n < N; ++n) {
+          rows.prefetch(row, n, next);
+          V w[Rows::kWide];
+          rows.load_wide(row, n, i, w);
+#pragma GCC unroll 8
+          for (int v = 0; v < Rows::kWide; ++v) {
+#pragma GCC unroll 8
+            for (int m = 0; m < M; ++m) {
+              acc[m][n] = S::fma(S::load(x + m * x_stride + i + v * S::kLanes), w[v], acc[m][n]);
+            }
+          }
+        }
+      }
+    }
+    for (; i < end; i += S::kLanes) {
       // Past the end of these rows come the next N.
       const int64_t ahead = i + Rows::kAhead;
       const int64_t next = ahead < k ? ahead : ahead + (N - 1) * k;

@@ -1,6 +1,7 @@
 // Reading rows of a stored matrix into registers, one struct per form. begin_block is called
 // for N rows before the columns of a scale block; load() reads kLanes columns of row `row + n`,
-// n < N; tail() reads the last, incomplete vector.
+// n < N; tail() reads the last, incomplete vector. load_wide() reads kWide vectors at once, where
+// that is cheaper.
 #pragma once
 
 #include <cstring>
@@ -16,6 +17,7 @@ constexpr int64_t kPrefetchBytes = 1024;
 
 template <typename S, DType kForm>
 struct PlainRows {
+  static constexpr int kWide = 1;
   using T = std::conditional_t<kForm == DType::kF32,
                                float,
                                std::conditional_t<kForm == DType::kF8E4M3, uint8_t, uint16_t>>;
@@ -51,6 +53,7 @@ struct PlainRows {
 
 template <typename S>
 struct Fp8Rows {
+  static constexpr int kWide = S::kWide;
   const uint8_t* data;
   const float* scales;
   int64_t columns, width, blocks, first, block_rows;
@@ -75,6 +78,11 @@ struct Fp8Rows {
       scale[n] = S::set(256.0F * scales[(first + row + n) / block_rows * blocks + k / width]);
     }
   }
+  void load_wide(int64_t row, int n, int64_t k, typename S::V* out) const {
+    S::load_e4m3_over_256_wide(data + (row + n) * columns + k, out);
+#pragma GCC unroll 8
+    for (int v = 0; v < kWide; ++v) out[v] = S::mul(out[v], scale[n]);
+  }
   typename S::V load(int64_t row, int n, int64_t k) const {
     return S::mul(S::load_e4m3_over_256(data + (row + n) * columns + k), scale[n]);
   }
@@ -87,6 +95,7 @@ struct Fp8Rows {
 
 template <typename S>
 struct Nvfp4Rows {
+  static constexpr int kWide = 1;
   const uint8_t* pairs;
   const uint8_t* scales;
   int64_t columns, row_bytes, row_scales;
