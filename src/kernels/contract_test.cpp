@@ -494,5 +494,43 @@ TEST_P(Contract, LogitsMadeInSlicesHaveTheBitsOfOneCall) {
   EXPECT_TRUE(same_bits(whole, sliced));
 }
 
+// Every code of fp8 in every place of a vector: the values of the reference, NaN where it has NaN.
+TEST_P(Contract, EveryCodeOfFp8IsReadAsTheReferenceReadsIt) {
+  constexpr int64_t kRows = 256;
+  constexpr int64_t kColumns = 215;  // wide steps, single vectors and an incomplete one
+  std::vector<uint8_t> codes(kRows * kColumns, 0x38);  // 1.0
+  for (int64_t r = 0; r < kRows; ++r) {
+    codes[static_cast<size_t>(r * kColumns + r * 7 % kColumns)] = static_cast<uint8_t>(r);
+  }
+  const float scale = 0.5F;
+  const WeightView weight{.data = codes.data(),
+                          .scales = &scale,
+                          .rows = kRows,
+                          .columns = kColumns,
+                          .block_rows = 256,
+                          .block_columns = 256,
+                          .form = WeightForm::kFp8Block};
+  for (const int64_t m : {1, 2, 5, 6}) {
+    const std::vector<float> ones(static_cast<size_t>(m * kColumns), 1.0F);
+    const ConstTensor x =
+        make_tensor(static_cast<const void*>(ones.data()), DType::kF32, {m, weight.columns});
+    const Tensor got = memory_.output(DType::kF32, {m, kRows});
+    const Tensor want = memory_.output(DType::kF32, {m, kRows});
+    table_.matmul(*queue_, {.x = x, .weight = weight, .bias = {}, .out = got});
+    reference_kernels().matmul(*queue_, {.x = x, .weight = weight, .bias = {}, .out = want});
+    int64_t nans = 0;
+    for (int64_t i = 0; i < m * kRows; ++i) {
+      const float a = got.as<float>()[i];
+      const float b = want.as<float>()[i];
+      EXPECT_EQ(std::isnan(a), std::isnan(b)) << "code " << i % kRows;
+      if (!std::isnan(b)) {
+        EXPECT_FLOAT_EQ(a, b) << "code " << i % kRows;
+      }
+      nans += std::isnan(b) ? 1 : 0;
+    }
+    EXPECT_EQ(nans, 2 * m);
+  }
+}
+
 }  // namespace
 }  // namespace baton
