@@ -96,33 +96,49 @@ struct Fp8Rows {
 template <typename S>
 struct Nvfp4Rows {
   static constexpr int kWide = 1;
+  static constexpr int kScales = 16;  // expanded at a time, of each row
+  static constexpr int64_t kColumns = int64_t{16} * kScales;
+
   const uint8_t* pairs;
   const uint8_t* scales;
   int64_t columns, row_bytes, row_scales;
-  float table[256];  // e4m3 code -> scale with the matrix's own multiplier
+  float global;
+  float scale[8][kScales];  // of this block, with the matrix's own multiplier
 
   Nvfp4Rows(const WeightView& weight, int64_t first)
       : pairs(static_cast<const uint8_t*>(weight.data) + first * (weight.columns / 2)),
         scales(static_cast<const uint8_t*>(weight.scales) + first * (weight.columns / 16)),
         columns(weight.columns),
         row_bytes(weight.columns / 2),
-        row_scales(weight.columns / 16) {
-    alignas(16) uint8_t codes[256];
-    for (int i = 0; i < 256; ++i) codes[i] = static_cast<uint8_t>(i);
-    for (int i = 0; i < 256; i += S::kLanes) {
-      S::store(table + i, S::mul(S::load_e4m3(codes + i), S::set(weight.global_scale)));
+        row_scales(weight.columns / 16),
+        global(weight.global_scale) {}
+  static constexpr int64_t kAhead = 2 * kPrefetchBytes;
+  void prefetch(int64_t, int, int64_t) const {}  // begin_block does, once per cache line
+  int64_t block_columns() const { return kColumns; }
+  template <int N>
+  void begin_block(int64_t row, int64_t k) {
+    const int64_t first = k / kColumns * kScales;
+    const int64_t left = row_scales - first;
+    const int64_t ahead = k + kAhead;
+    const int64_t next = ahead < columns ? ahead : ahead + (N - 1) * columns;
+    for (int n = 0; n < N; ++n) {
+      const uint8_t* line = pairs + (row + n) * row_bytes + (next >> 1);
+      __builtin_prefetch(line);
+      __builtin_prefetch(line + 64);
+      const uint8_t* codes = scales + (row + n) * row_scales + first;
+      uint8_t last[kScales] = {};
+      if (left < kScales) {
+        std::memcpy(last, codes, static_cast<size_t>(left));
+        codes = last;
+      }
+      for (int i = 0; i < kScales; i += S::kLanes) {
+        S::store(scale[n] + i, S::mul(S::load_e4m3(codes + i), S::set(global)));
+      }
     }
   }
-  static constexpr int64_t kAhead = 2 * kPrefetchBytes;
-  void prefetch(int64_t row, int n, int64_t k) const {
-    __builtin_prefetch(pairs + (row + n) * row_bytes + (k >> 1));
-  }
-  int64_t block_columns() const { return columns; }
-  template <int N>
-  void begin_block(int64_t, int64_t) {}
   typename S::V load(int64_t row, int n, int64_t k) const {
     return S::mul(S::load_e2m1(pairs + (row + n) * row_bytes + (k >> 1)),
-                  S::set(table[scales[(row + n) * row_scales + (k >> 4)]]));
+                  S::set(scale[n][(k >> 4) % kScales]));
   }
   // Never called: columns are a multiple of 16.
   typename S::V tail(int64_t, int, int64_t) const { return S::zero(); }
