@@ -119,6 +119,7 @@ std::optional<ApiError> answer_chat(Service& service,
   Result<int32_t> fitted = fit_max_tokens(ids->size(), max_tokens, model);
   if (!fitted) return ApiError{fitted.error(), "messages"};
   options.sampling.max_tokens = *fitted;
+  if (auto error = fit_min_tokens(max_tokens, options.sampling)) return error;
 
   GenerationPlan plan;
   plan.text = options.text;

@@ -77,6 +77,14 @@ std::vector<ListedToken> list_prompt(const CompletionPrompt& prompt,
   return listed;
 }
 
+// Before the engine's part, which a prompt of one token does not have.
+std::vector<std::vector<ListedToken>> first_prompt_tokens(const CompletionAnswer& answer) {
+  std::vector<std::vector<ListedToken>> listed(answer.prompts.size());
+  if (!answer.echo || answer.options.logprobs < 0) return listed;
+  for (size_t i = 0; i < listed.size(); ++i) listed[i] = list_prompt(answer.prompts[i], {});
+  return listed;
+}
+
 void append_listed(std::vector<ListedToken>& listed, std::vector<OutputToken>&& tokens) {
   for (OutputToken& token : tokens) listed.push_back({std::move(token), true});
 }
@@ -94,7 +102,7 @@ class CompletionStreamWriter final : public AnswerWriter {
       : tokenizer_(tokenizer),
         answer_(std::move(answer)),
         warnings_(std::move(head.warnings)),
-        prompt_listed_(answer_.prompts.size()),
+        prompt_listed_(first_prompt_tokens(answer_)),
         begun_(answer_.prompts.size(), false),
         offsets_(answer_.prompts.size(), 0) {
     chunk_start_ = "data: ";
@@ -180,7 +188,7 @@ class CompletionWholeWriter final : public AnswerWriter {
         head_(std::move(head)),
         answer_(std::move(answer)),
         choices_(answer_.prompts.size()),
-        prompt_listed_(answer_.prompts.size()) {}
+        prompt_listed_(first_prompt_tokens(answer_)) {}
 
   void prompt_logprobs(size_t choice, std::vector<OutputToken> tokens) override {
     prompt_listed_[choice] = list_prompt(answer_.prompts[choice], std::move(tokens));

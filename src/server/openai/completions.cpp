@@ -137,6 +137,7 @@ std::optional<ApiError> add_prompt(GenerationPlan& plan,
   const bool discard = *fitted == 0;
   sampling.max_tokens = discard ? 1 : *fitted;
   if (discard) sampling.logprobs = -1;
+  if (auto error = fit_min_tokens(max_tokens, sampling)) return error;
   const size_t before = plan.choices.size();
   add_choices(plan, prompt.ids, sampling, options.choices);
   const bool needs_ids = options.return_token_ids || sampling.prompt_logprobs >= 0;

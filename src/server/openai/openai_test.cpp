@@ -413,6 +413,22 @@ TEST(Chat, ReadsMaxTokens) {  // AP-02
   }
 }
 
+TEST(Chat, FitsMinTokensAsMaxTokens) {
+  TestServer server(TestServer::plays_forever("x", milliseconds(0)));
+  Json body = with(chat_body(), "min_tokens", 10);
+  EXPECT_EQ(server.post("/v1/chat/completions", with(body, "max_tokens", 10)).status, 200);
+  for (const std::string path : {"/v1/chat/completions", "/v1/completions"}) {
+    body["max_tokens"] = 9;
+    body["prompt"] = "x";
+    const TestResponse refused = server.post(path, body);
+    EXPECT_EQ(refused.status, 400);
+    EXPECT_EQ(refused.json()["error"]["param"], "min_tokens") << refused.body;
+  }
+  body = {{"prompt", std::vector<int>(510, 97)}, {"max_tokens", 100}, {"min_tokens", 50}};
+  EXPECT_EQ(server.post("/v1/completions", body).json()["usage"]["completion_tokens"], 2);
+  EXPECT_EQ(server.engine().last_sampling.min_tokens, 2);
+}
+
 TEST(Chat, EndsAtTheContextLimit) {  // LC-10
   TestServer server(TestServer::plays_forever("x", milliseconds(0)));
   const auto ask = [&](size_t prompt_tokens) {
@@ -726,6 +742,27 @@ TEST(Completions, ScoreAPrompt) {  // CT-12
       }
       EXPECT_EQ(text, choice["text"]);
       EXPECT_EQ(tokens, logprobs["tokens"].size());
+    }
+  }
+}
+
+TEST(Completions, ScoreAPromptOfOneToken) {  // CT-12
+  for (const bool stream : {false, true}) {
+    for (const int max_tokens : {0, 1}) {
+      TestServer server(TestServer::plays("out"));
+      const TestResponse response = server.post("/v1/completions",
+                                                {{"prompt", Json::array({89})},
+                                                 {"max_tokens", max_tokens},
+                                                 {"echo", true},
+                                                 {"logprobs", 1},
+                                                 {"stream", stream}});
+      ASSERT_EQ(response.status, 200) << response.body;
+      const Json choice = (stream ? response.events()[0] : response.json())["choices"][0];
+      EXPECT_EQ(choice["text"], max_tokens == 0 ? "Y" : "Yo");
+      const Json& logprobs = choice["logprobs"];
+      EXPECT_EQ(logprobs["tokens"][0], "Y");
+      EXPECT_TRUE(logprobs["token_logprobs"][0].is_null());
+      EXPECT_EQ(logprobs["tokens"].size(), 1U + static_cast<size_t>(max_tokens));
     }
   }
 }

@@ -163,6 +163,17 @@ Result<int32_t> fit_max_tokens(size_t prompt_tokens,
   return static_cast<int32_t>(std::min(asked.value_or(room), room));
 }
 
+std::optional<ApiError> fit_min_tokens(std::optional<int64_t> asked, SamplingParams& sampling) {
+  if (asked && sampling.min_tokens > *asked) {
+    return ApiError{
+        invalid_argument("min_tokens: expected at most max_tokens, " + std::to_string(*asked) +
+                         ", got " + std::to_string(sampling.min_tokens)),
+        "min_tokens"};
+  }
+  sampling.min_tokens = std::min(sampling.min_tokens, sampling.max_tokens);
+  return std::nullopt;
+}
+
 void add_choices(GenerationPlan& plan,
                  const std::vector<int32_t>& prompt,
                  const SamplingParams& sampling,

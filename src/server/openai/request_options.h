@@ -33,6 +33,10 @@ Result<int32_t> fit_max_tokens(size_t prompt_tokens,
                                std::optional<int64_t> asked,
                                const ServedModel& model);
 
+// After sampling.max_tokens is set. min_tokens beyond the max_tokens asked for is an error; where
+// the room cut max_tokens, it is cut too.
+std::optional<ApiError> fit_min_tokens(std::optional<int64_t> asked, SamplingParams& sampling);
+
 // One choice per prompt and n, each with a seed of its own when there is one.
 void add_choices(GenerationPlan& plan,
                  const std::vector<int32_t>& prompt,
