@@ -18,6 +18,9 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Clones of one commit in different folders share the compiler cache.
+os.environ.setdefault("CCACHE_BASEDIR", str(ROOT))
+os.environ.setdefault("CCACHE_NOHASHDIR", "1")
 JOBS = str(os.cpu_count() or 2)
 
 
@@ -113,8 +116,9 @@ def release(tally):
 
 # Built with sanitizers: the parts that own memory, parse what comes from outside, or have threads.
 ADDRESS_TESTS = ["base_test", "device_test", "kv_cache_test", "scheduler_test", "engine_test",
-                 "weights_test", "config_test", "text_test"]
-THREAD_TESTS = ["base_test", "engine_test"]
+                 "model_weights_test", "model_config_test", "text_test", "text_output_test",
+                 "server_test"]
+THREAD_TESTS = ["base_test", "engine_test", "server_test"]
 
 
 def known_targets(preset, wanted):
