@@ -1,14 +1,16 @@
-// What a decode step allocates. A CPU kernel allocates nothing once the largest call has been seen;
-// the model and the harness around it are not counted here.
+// What a decode step allocates: nothing in the kernels and the model once the largest call has been
+// seen, a few small things in the engine around them.
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <future>
 #include <new>
 #include <string>
 #include <vector>
 
 #include "device/cpu/cpu_device.h"
+#include "engine/engine.h"
 #include "kernels/tables.h"
 #include "model/model.h"
 
@@ -102,6 +104,39 @@ TEST_P(Allocations, ADecodeStepOfAWarmModelMakesNone) {
   for (int32_t position = 0; position < kContext; position += 7) step(position);
   EXPECT_EQ(allocations - before, 0);
   EXPECT_TRUE(queue->fallbacks().empty());
+}
+
+int64_t allocations_of(Engine& engine, RequestId id, int32_t max_tokens) {
+  std::promise<void> done;
+  const int64_t before = allocations;
+  Request request;
+  request.id = id;
+  request.prompt = {1, 2, 3};
+  request.sampling.max_tokens = max_tokens;
+  request.sampling.temperature = 0.0F;
+  request.sampling.ignore_eos = true;
+  request.deliver = [&](StreamUpdate&& update) {
+    if (update.finish) done.set_value();
+  };
+  const Status submitted = engine.submit(std::move(request));
+  EXPECT_TRUE(submitted.has_value());
+  done.get_future().wait();
+  return allocations - before;
+}
+
+// Per generated token: the delivered update and what the step plan holds. The bound is there to
+// notice growth.
+TEST(EngineAllocations, AreFewPerToken) {
+  auto device = open_device("cpu", 2).value();
+  auto model = load_model("testdata/glm-dsa-list", *device, {}).value();
+  const auto engine =
+      Engine::create(std::move(model), std::move(device), cpu_kernels(), EngineOptions{}).value();
+  allocations_of(*engine, 1, 300);
+  const int64_t few = allocations_of(*engine, 2, 20);
+  const int64_t many = allocations_of(*engine, 3, 220);
+  const double per_token = static_cast<double>(many - few) / 200.0;
+  RecordProperty("per_token", std::to_string(per_token));
+  EXPECT_LE(per_token, 12.0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models,

@@ -128,35 +128,38 @@ struct Threshold {
   int64_t equals;
 };
 
-Threshold find_threshold(const uint32_t* keys, int64_t n, int64_t wanted) {
+// candidates: workspace [n]. After the first round only the keys of one digit are left.
+Threshold find_threshold(const uint32_t* keys, int64_t n, int64_t wanted, uint32_t* candidates) {
   constexpr int kShifts[] = {21, 10, 0};
   constexpr uint32_t kMasks[] = {0x7ff, 0x7ff, 0x3ff};
   uint32_t prefix = 0;
-  uint32_t prefix_mask = 0;
   int32_t counts[2048];
   for (int round = 0; round < 3; ++round) {
     std::fill(std::begin(counts), std::end(counts), 0);
-    for (int64_t i = 0; i < n; ++i) {
-      if ((keys[i] & prefix_mask) == prefix) {
-        ++counts[(keys[i] >> kShifts[round]) & kMasks[round]];
-      }
-    }
+    for (int64_t i = 0; i < n; ++i) ++counts[(keys[i] >> kShifts[round]) & kMasks[round]];
     uint32_t digit = kMasks[round];
     while (counts[digit] < wanted) wanted -= counts[digit--];
     prefix |= digit << kShifts[round];
-    prefix_mask |= kMasks[round] << kShifts[round];
+    int64_t left = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const uint32_t key = keys[i];
+      candidates[left] = key;  // overwritten unless it stays; left <= i, so in place is fine
+      left += ((key >> kShifts[round]) & kMasks[round]) == digit ? 1 : 0;
+    }
+    keys = candidates;
+    n = left;
   }
   return {prefix, wanted};
 }
 
-// keys: workspace [visible]
+// keys: workspace [2 * visible]
 void select_row(const float* scores, int64_t visible, int64_t top_k, uint32_t* keys, int32_t* out) {
   int64_t next = 0;
   if (visible <= top_k) {
     for (; next < visible; ++next) out[next] = static_cast<int32_t>(next);
   } else {
     for (int64_t i = 0; i < visible; ++i) keys[i] = score_key(scores[i]);
-    Threshold threshold = find_threshold(keys, visible, top_k);
+    Threshold threshold = find_threshold(keys, visible, top_k, keys + visible);
     for (int64_t i = 0; i < visible; ++i) {
       if (keys[i] < threshold.key) continue;
       if (keys[i] == threshold.key && threshold.equals-- <= 0) continue;
@@ -176,7 +179,7 @@ void select_top_k(const Microkernels&, Queue& queue, const SelectTopKArgs& args)
     longest = std::max(longest, visible_of(args.batch, args.first_token + r));
   }
   BATON_CHECK(longest <= args.scores.dim(1), longest, args.scores.dim(1));
-  const WorkerScratch scratch(call, longest);
+  const WorkerScratch scratch(call, 2 * longest);
   call.threads().parallel_for(count,
                               grain_for(count, 3.0 * static_cast<double>(longest)),
                               [&](int64_t begin, int64_t end, int worker) {

@@ -126,6 +126,17 @@ void accumulate(float* sums,
                           n,
                           width);
   }
+  for (; i + 2 <= m; i += 2) {
+    accumulate_rows<S, 2>(sums + i * sums_stride,
+                          sums_stride,
+                          factors + i,
+                          weights + i * weights_stride,
+                          weights_stride,
+                          values,
+                          values_stride,
+                          n,
+                          width);
+  }
   for (; i < m; ++i) {
     accumulate_rows<S, 1>(sums + i * sums_stride,
                           sums_stride,

@@ -242,6 +242,12 @@ void dots(const float* x,
     dots_rows<S, S::kTileRows>(
         x + i * x_stride, x_stride, y, y_stride, n, k, out + i * out_stride, out_stride);
   }
+  if constexpr (S::kTileRows > 2) {
+    for (; i + 2 <= m; i += 2) {
+      dots_rows<S, 2>(
+          x + i * x_stride, x_stride, y, y_stride, n, k, out + i * out_stride, out_stride);
+    }
+  }
   for (; i < m; ++i) {
     dots_rows<S, 1>(
         x + i * x_stride, x_stride, y, y_stride, n, k, out + i * out_stride, out_stride);
