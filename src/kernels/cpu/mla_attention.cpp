@@ -130,15 +130,16 @@ void run(const Microkernels& kernels,
   const int32_t* selection =
       args.selection.empty() ? nullptr
                              : args.selection.as<int32_t>() + item.first * args.selection.stride(0);
-  const auto row_at = [&](int64_t i) {
-    const int64_t position = selection == nullptr ? i : selection[i];
-    return reference::row_of(args.cache, args.batch, item.first, position);
-  };
   const auto fetch = [&](int64_t first, int64_t n) {
-    for (int64_t j = 0; j < std::min(n, kRowsAhead); ++j) prefetch(args.cache, row_at(first + j));
+    const uint8_t* tile_rows[kTileKeys];
     for (int64_t j = 0; j < n; ++j) {
-      if (j + kRowsAhead < n) prefetch(args.cache, row_at(first + j + kRowsAhead));
-      decode(kernels, args.cache.row, row_at(first + j), tiles.keys + j * shape.key_stride());
+      const int64_t position = selection == nullptr ? first + j : selection[first + j];
+      tile_rows[j] = reference::row_of(args.cache, args.batch, item.first, position);
+      if (j < kRowsAhead) prefetch(args.cache, tile_rows[j]);
+    }
+    for (int64_t j = 0; j < n; ++j) {
+      if (j + kRowsAhead < n) prefetch(args.cache, tile_rows[j + kRowsAhead]);
+      decode(kernels, args.cache.row, tile_rows[j], tiles.keys + j * shape.key_stride());
     }
   };
   attend(kernels, shape, tiles, counts, args.scale, fetch);
