@@ -66,6 +66,8 @@ Result<EngineOptions> engine_options_of(const EngineFlags& flags) {
   if (!status) return status.error();
   status = read_size_into("kv-cache-tokens", flags.kv_cache_tokens, options.kv_cache_tokens);
   if (!status) return status.error();
+  status = read_size_into("max-queued-tokens", flags.max_queued_tokens, options.max_queued_tokens);
+  if (!status) return status.error();
   for (const auto& [flag, value] :
        {std::pair<const char*, int64_t>{"max-num-seqs", flags.max_num_seqs},
         {"max-num-batched-tokens", options.max_num_batched_tokens},
@@ -218,6 +220,10 @@ void add_engine_options(CLI::App& app, EngineFlags& flags) {
   app.add_option("--max-queued-requests",
                  flags.max_queued_requests,
                  "waiting requests, beyond which 429 is answered")
+      ->capture_default_str();
+  app.add_option("--max-queued-tokens",
+                 flags.max_queued_tokens,
+                 "waiting prompt tokens, beyond which 429 is answered; 0: no limit")
       ->capture_default_str();
   app.add_option("--kv-cache-memory-bytes",
                  flags.kv_cache_memory_bytes,

@@ -26,6 +26,7 @@ struct EngineFlags {
   int max_num_seqs = 64;
   std::string max_num_batched_tokens = "4096";
   int max_queued_requests = 1024;
+  std::string max_queued_tokens = "0";
   std::string kv_cache_memory_bytes = "0";
   std::string kv_cache_tokens = "0";
   double memory_utilization = 0.9;

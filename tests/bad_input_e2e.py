@@ -53,6 +53,7 @@ class BadInput(unittest.TestCase):
             (["--speculative-config.method", "mtp"], ["--speculative-config", "--compat"]),
             (["--port", "x"], ["port"]),
             (["--max-num-seqs", "0"], ["--max-num-seqs"]),
+            (["--max-queued-tokens", "-1"], ["--max-queued-tokens"]),
             (["--max-model-len", "-5"], ["--max-model-len"]),
             (["--max-model-len", "32q"], ["--max-model-len", "32q"]),
             (["--max-model-len", "nan"], ["--max-model-len"]),

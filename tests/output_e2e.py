@@ -1,4 +1,4 @@
-"""What comes out of a model and how a prompt goes in: streams, markers in text, thinking, formats."""
+"""What comes out of a model and how a prompt goes in: streams, markers, thinking, formats."""
 import http.client
 import json
 import pathlib
@@ -8,8 +8,9 @@ import unittest
 from baton_process import (MINI, ROOT, TAGS, Server, byte_token_ids, run, scripted_model,
                            tokens_of)
 
-TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {
-    "text": {"type": "string"}, "count": {"type": "integer"}, "list": {"type": "array"}}}}}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {
+    "type": "object", "properties": {
+        "text": {"type": "string"}, "count": {"type": "integer"}, "list": {"type": "array"}}}}}
 
 
 def chat(*messages, **fields):

@@ -11,7 +11,7 @@ import threading
 import time
 import unittest
 
-from baton_process import BATON, Server, free_port, run, scripted_model, wait_until
+from baton_process import BATON, MINI, Server, free_port, run, scripted_model, wait_until
 
 
 def chat(text="x", **fields):
@@ -123,6 +123,27 @@ class Running(unittest.TestCase):
         self.assertGreater(self.server.metric("baton:kv_cache_cached_share"), 0)
 
 
+class Starting(unittest.TestCase):
+    def test_probes_answer_before_the_model_is_ready(self):  # OB-05
+        with Server(MINI, "--max-model-len", "2048", wait=False) as server:
+            seen = []
+
+            def ready():
+                try:
+                    alive = server.get("/health")
+                    refused = server.post("/v1/chat/completions", chat(max_tokens=1))[0]
+                    seen.append((alive[0], alive[1]["phase"], server.get("/ready")[0], refused))
+                except OSError:
+                    return False  # the port is not open yet
+                return seen[-1][2] == 200
+            self.assertTrue(wait_until(ready, 60), server.text())
+            for health, phase, status, chat_status in seen:
+                self.assertEqual(health, 200)
+                if phase == "loading" and status == 503:
+                    self.assertIn(chat_status, (200, 503))  # it may have become ready in between
+            self.assertEqual(server.post("/v1/chat/completions", chat(max_tokens=1))[0], 200)
+
+
 class Ending(unittest.TestCase):
     def start(self, *flags):
         folder = self.enterContext(scripted_model([], mode="copy", step_delay_ms=20))
@@ -161,6 +182,22 @@ class Ending(unittest.TestCase):
         server.process.send_signal(signal.SIGINT)
         self.assertNotEqual(server.process.wait(5), 0)
         connection.close()
+
+
+class Dying(unittest.TestCase):
+    def test_an_engine_that_ends_takes_the_process_with_it(self):  # OB-04, AP-19
+        scripts = ["0123456789" * 100, {"play": "0123456789", "when": [301], "throw_at": 3}]
+        with scripted_model(scripts, step_delay_ms=5) as folder, Server(folder) as server:
+            streams = [open_stream(server) for _ in range(3)]
+            status, answer = server.post("/v1/completions", {"prompt": [301], "max_tokens": 10})
+            self.assertEqual(status, 500, answer)
+            for connection, stream in streams:
+                text = stream.read().decode()
+                self.assertIn('"error"', text)
+                self.assertTrue(text.endswith("data: [DONE]\n\n"))
+                connection.close()
+            self.assertEqual(server.process.wait(10), 1)  # a supervisor starts it anew
+            self.assertIn("the engine has stopped", server.text())
 
 
 class Logs(unittest.TestCase):

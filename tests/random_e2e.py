@@ -135,6 +135,17 @@ class Random(unittest.TestCase):
                             shown = len(choice["prompt"]) if body.get("echo") else 0
                             self.assertEqual(len(choice["logprobs"]), shown + len(choice["ids"]))
 
+    def test_choices_of_one_seed_differ_and_can_be_repeated(self):  # AP-17
+        body = {"prompt": [5, 6, 7], "max_tokens": 20, "temperature": 1, "seed": 1, "n": 4,
+                "ignore_eos": True, "return_token_ids": True}
+        with Server(ROOT / "testdata/qwen3", "--max-model-len", "256") as server:
+            answers = [[choice["token_ids"] for choice in server.post(
+                "/v1/completions", body)[1]["choices"]] for _ in range(2)]
+            self.assertEqual(answers[0], answers[1])
+            self.assertEqual(len(set(map(tuple, answers[0]))), 4)
+            alone = server.post("/v1/completions", {**body, "n": 1, "seed": 3})[1]
+            self.assertEqual(alone["choices"][0]["token_ids"], answers[0][2])  # seed + index
+
     def test_mutated_requests_are_answered_or_refused(self):
         pick = random.Random(2)
         with Server(ROOT / "testdata/qwen3", "--max-model-len", "512") as server:

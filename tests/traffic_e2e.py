@@ -199,6 +199,22 @@ class Fairness(unittest.TestCase):
             connection.close()
             big.join()  # it had its turn
 
+    def test_the_queue_is_limited_in_tokens_too(self):  # AP-12
+        with scripted_model([], mode="copy", step_delay_ms=10,
+                            max_position_embeddings=8192) as folder, \
+                Server(folder, "--max-num-seqs", "1", "--max-queued-tokens", "1000") as server:
+            connection, stream = open_stream(server, [300], max_tokens=100)
+            stream.readline()
+
+            def ask(length):
+                return server.post("/v1/completions", {"prompt": [301] * length, "max_tokens": 1})
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                answers = list(pool.map(ask, [400] * 8))
+            self.assertEqual(sorted(status for status, _ in answers), [200] * 2 + [429] * 6)
+            self.assertIn(b"[DONE]", stream.read())
+            connection.close()
+            self.assertEqual(ask(3000)[0], 200)  # nothing else waits
+
     def test_streams_read_in_reverse_order_all_finish(self):  # AP-24
         with scripted_model([], mode="copy") as folder, \
                 Server(folder, "--max-num-seqs", "3") as server:

@@ -20,8 +20,8 @@ class CasesDoc(unittest.TestCase):
                 self.assertRegex(files[file], pattern)
 
     def test_has_one_row_for_each_case(self):
-        rows = re.findall(r"^\| ((?:[A-Z]{2}-\d\d(?:, )?)+) \|", (ROOT / "docs/cases.md").read_text(),
-                          re.M)
+        text = (ROOT / "docs/cases.md").read_text()
+        rows = re.findall(r"^\| ((?:[A-Z]{2}-\d\d(?:, )?)+) \|", text, re.M)
         ids = [name for row in rows for name in row.split(", ")]
         self.assertEqual(len(ids), len(set(ids)))
         self.assertGreater(len(ids), 100)

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <limits>
+#include <new>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -160,6 +161,7 @@ class ScriptedModel final : public Model {
     if (output == script.inf_at) {
       return write_row(context, sample, -std::numeric_limits<float>::infinity());
     }
+    if (output == script.throw_at) throw std::bad_alloc();
     const auto index = static_cast<size_t>(output);
     write_token(context, sample, index < script.tokens.size() ? script.tokens[index] : end_token());
   }
@@ -273,6 +275,8 @@ Result<Script> read_script(const Json& value,
       script.when = *std::move(when);
     } else if ((key == "nan_at" || key == "inf_at") && item.is_number_integer()) {
       (key == "nan_at" ? script.nan_at : script.inf_at) = item.get<int32_t>();
+    } else if (key == "throw_at" && item.is_number_integer()) {
+      script.throw_at = item.get<int32_t>();
     } else {
       return config_error(where, "unknown or ill-typed key '" + key + "'");
     }

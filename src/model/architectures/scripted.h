@@ -19,6 +19,8 @@ struct Script {
   std::vector<int32_t> when;    // played for prompts that contain this run of tokens
   int32_t nan_at = -1;          // output index whose logits are all NaN; -1: never
   int32_t inf_at = -1;          // output index whose logits are all -inf; -1: never
+  int32_t throw_at = -1;        // output index at which forward() throws std::bad_alloc, as the
+                                // standard library does when the host has no memory; -1: never
 };
 
 enum class ScriptedMode : uint8_t {
