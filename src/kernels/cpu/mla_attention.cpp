@@ -52,7 +52,9 @@ void decode(const Microkernels& kernels, const LatentRow& row, const uint8_t* da
 
 // Chosen rows lie anywhere, so the processor cannot guess the next one. Decoding a row takes about
 // 50 ns, reading one from memory a few times that.
+// The tokens of a prompt choose much the same rows, which are in cache: there asking only costs.
 constexpr int64_t kRowsAhead = 4;
+constexpr int64_t kPromptTokens = 16;
 void prefetch(const LatentCache& cache, const uint8_t* row) {
   for (int64_t i = 0; i < latent_row_bytes(cache.row); i += 64) __builtin_prefetch(row + i);
 }
@@ -130,15 +132,16 @@ void run(const Microkernels& kernels,
   const int32_t* selection =
       args.selection.empty() ? nullptr
                              : args.selection.as<int32_t>() + item.first * args.selection.stride(0);
+  const bool ask_ahead = args.q_latent.dim(0) < kPromptTokens;
   const auto fetch = [&](int64_t first, int64_t n) {
     const uint8_t* tile_rows[kTileKeys];
     for (int64_t j = 0; j < n; ++j) {
       const int64_t position = selection == nullptr ? first + j : selection[first + j];
       tile_rows[j] = reference::row_of(args.cache, args.batch, item.first, position);
-      if (j < kRowsAhead) prefetch(args.cache, tile_rows[j]);
+      if (ask_ahead && j < kRowsAhead) prefetch(args.cache, tile_rows[j]);
     }
     for (int64_t j = 0; j < n; ++j) {
-      if (j + kRowsAhead < n) prefetch(args.cache, tile_rows[j + kRowsAhead]);
+      if (ask_ahead && j + kRowsAhead < n) prefetch(args.cache, tile_rows[j + kRowsAhead]);
       decode(kernels, args.cache.row, tile_rows[j], tiles.keys + j * shape.key_stride());
     }
   };
