@@ -1,6 +1,7 @@
 // baton serve: the HTTP server. The port opens first, so that probes get an answer while the
 // model is loading.
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <thread>
 
@@ -126,6 +127,27 @@ void drain(Service& service, const HttpServer& server, double seconds) {
   wait_for_answers(server, 2.0);
 }
 
+// The first thing a newcomer needs, on stdout: the log is on stderr.
+void print_how_to_talk(const ServeFlags& flags, uint16_t port, const Service& service, bool chats) {
+  const bool unix_socket = !flags.unix_socket.empty();
+  const std::string host = flags.host == "0.0.0.0" || flags.host == "::" ? "localhost" : flags.host;
+  const std::string url =
+      "http://" + (unix_socket ? "localhost" : host + ":" + std::to_string(port));
+  const std::string& name = service.options().model_names[0];
+  const std::string curl =
+      "curl -sN " + (unix_socket ? "--unix-socket " + flags.unix_socket + " " : "");
+  const std::string key = flags.api_key.empty() ? "" : " -H 'Authorization: Bearer YOUR_API_KEY'";
+  std::string text = "\ntalk to it:\n";
+  if (chats && !unix_socket) text += "  baton chat --url " + url + "\n";
+  text += "  " + curl + url + (chats ? "/v1/chat/completions" : "/v1/completions") + key +
+          " \\\n    -d '{\"model\": \"" + name + "\", \"stream\": true, " +
+          (chats ? R"("messages": [{"role": "user", "content": "Hello! Who are you?"}]}')"
+                 : R"("prompt": "Hello", "max_tokens": 16}')") +
+          "\nor with any OpenAI client: base_url " + url + "/v1\n\n";
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
 // Returns the exit code.
 int run_until_asked(Service& service,
                     const HttpServer& server,
@@ -175,9 +197,11 @@ int serve(const ServeFlags& flags) {
   signals.on_first(nullptr);
   ServedModel served = (*loaded)->served;
   served.parse_tool_calls = served.parse_tool_calls && flags.auto_tool_choice;
+  const bool chats = served.chat_prompt != nullptr;
   service.set_ready(std::move(served));
   log_info("ready: serving " + service.options().model_names[0] + " with a context of " +
            std::to_string((*loaded)->served.max_model_len) + " tokens");
+  print_how_to_talk(flags, (*server)->port(), service, chats);
 
   const int code =
       run_until_asked(service, **server, *(*loaded)->engine, signals, flags.drain_timeout);
