@@ -191,8 +191,26 @@ def cuda(tally):
         unit_suite(tally, "cuda", [t for t in wanted if "cuda" in t])
 
 
+def tidy(tally):
+    """clang-tidy over the sources of the release build, one row per folder. Slow; not part of the default run."""
+    run(["cmake", "--preset", "release"], timeout=300)
+    code, listed = run(["git", "ls-files", "src/*.cpp", "apps/*.cpp"])
+    by_folder = {}
+    for name in listed.split():
+        if not re.search(r"(_test|_benchmark)\.cpp$|/cuda/|/testing/|/cases/", name):
+            by_folder.setdefault("/".join(name.split("/")[:2]) if name.startswith("src/") else "apps", []).append(name)
+    for folder, files in by_folder.items():
+        start = time.time()
+        code, output = run(
+            ["bash", "-c", f"printf '%s\\n' \"$@\" | xargs -P {JOBS} -n 1 clang-tidy -p build/release --quiet 2>/dev/null",
+             "tidy", *files], timeout=3000)
+        found = sorted(set(re.findall(r"^\S+: (?:error|warning): .*$", output, re.M)))
+        tally.add(f"tidy {folder}", int(not found), int(bool(found)), 0, time.time() - start, "\n".join(found))
+
+
 SUITES = {"lint": lint, "release": release, "python": python_tools, "e2e": end_to_end,
-          "sanitizers": sanitizers, "cuda": cuda}
+          "sanitizers": sanitizers, "cuda": cuda, "tidy": tidy}
+DEFAULT = [name for name in SUITES if name != "tidy"]
 
 
 def main():
@@ -200,7 +218,7 @@ def main():
     parser.add_argument("--only", help="comma separated: " + ", ".join(SUITES))
     parser.add_argument("--fast", action="store_true")
     args = parser.parse_args()
-    names = args.only.split(",") if args.only else ["lint", "release"] if args.fast else list(SUITES)
+    names = args.only.split(",") if args.only else ["lint", "release"] if args.fast else DEFAULT
     unknown = [n for n in names if n not in SUITES]
     if unknown:
         parser.error(f"unknown suite {unknown[0]}: expected one of {', '.join(SUITES)}")
