@@ -93,7 +93,8 @@ void handle_request(Service& service, std::shared_ptr<Exchange> exchange) {
   const HttpRequest& request = exchange->request();
   if (log_enabled(LogLevel::kDebug)) log_debug(request.method + " " + request.path);
   const std::string path = canonical_path(request.path);
-  const std::string_view method = request.method == "HEAD" ? "GET" : request.method;
+  const std::string_view method =
+      request.method == "HEAD" ? std::string_view("GET") : std::string_view(request.method);
   const auto answer = [&](const Route& route) {
     const std::string& key = service.options().api_key;
     if (route.needs_key && !key.empty() && !has_key(request, key)) {
