@@ -95,8 +95,7 @@ struct ThreadPool::State {
 };
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
-  BATON_CHECK(threads >= 0, threads);
-  if (threads == 0) threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  BATON_CHECK(threads >= 1, threads);
   for (int worker = 1; worker < threads; ++worker) {
     state_->workers.emplace_back([state = state_.get(), worker] { state->run_worker(worker); });
   }

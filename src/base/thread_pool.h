@@ -12,8 +12,8 @@ namespace baton {
 
 class ThreadPool {
  public:
-  // `threads` counts the calling thread too; 1 means no workers. 0 means one per core.
-  explicit ThreadPool(int threads = 0);
+  // `threads` counts the calling thread too; 1 means no workers.
+  explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

@@ -105,7 +105,7 @@ class Device {
   virtual Result<std::unique_ptr<Queue>> create_queue() = 0;
 };
 
-// "cpu" or "cuda" or "cuda:N". `cpu_threads` 0 means one per core.
+// "cpu" or "cuda" or "cuda:N". `cpu_threads` 0: as many as the process may run at once.
 Result<std::unique_ptr<Device>> open_device(std::string_view name, int cpu_threads);
 
 }  // namespace baton

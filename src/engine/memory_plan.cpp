@@ -199,7 +199,8 @@ Result<EnginePlan> plan_memory(const Model& model,
   const Budget budget{.model = model,
                       .queue = queue,
                       .options = options,
-                      .available = static_cast<int64_t>(device.memory().available_bytes),
+                      .available = static_cast<int64_t>(device.memory().available_bytes) -
+                                   model.mapped_bytes(),
                       .stride = model.block_layout().stride_bytes};
   const int64_t model_max = model.config().max_position_embeddings;
   const int64_t wanted = options.max_model_len > 0 ? options.max_model_len : model_max;

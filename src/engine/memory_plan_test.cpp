@@ -25,14 +25,33 @@ class SizedDevice final : public Device {
   bool host_;
 };
 
-Result<EnginePlan> plan_for(size_t available, const EngineOptions& options, bool host = false) {
+// Another model whose weights are files that are used in place.
+class MappedModel final : public Model {
+ public:
+  MappedModel(const Model& inner, int64_t mapped) : inner_(inner), mapped_(mapped) {}
+  const ModelConfig& config() const override { return inner_.config(); }
+  const BlockLayout& block_layout() const override { return inner_.block_layout(); }
+  void forward(ForwardContext& context) const override { inner_.forward(context); }
+  int64_t weights_bytes() const override { return mapped_; }
+  int64_t mapped_bytes() const override { return mapped_; }
+
+ private:
+  const Model& inner_;
+  int64_t mapped_;
+};
+
+Result<EnginePlan> plan_for(size_t available,
+                            const EngineOptions& options,
+                            bool host = false,
+                            size_t mapped = 0) {
   ScriptedOptions scripted;
   scripted.vocab_size = 1000;
   scripted.max_position_embeddings = 100000;  // 4,096 bytes per block of 64 tokens
-  const auto model = make_scripted_model(scripted);
+  const auto scripted_model = make_scripted_model(scripted);
+  const MappedModel model(*scripted_model, static_cast<int64_t>(mapped));
   auto cpu = open_device("cpu", 1).value();
   auto queue = cpu->create_queue().value();
-  return plan_memory(*model, SizedDevice(available, host), *queue, options);
+  return plan_memory(model, SizedDevice(available, host), *queue, options);
 }
 
 constexpr size_t kMebi = 1U << 20;
@@ -81,6 +100,16 @@ TEST(MemoryPlan, BoundsHostMemoryByWhatCanBeInUse) {
   options.kv_cache_tokens = 0;
   options.kv_cache_memory_bytes = 4096 * 51;
   EXPECT_EQ(plan_for(1024 * kMebi, options, true)->memory.kv_blocks, 50);
+}
+
+TEST(MemoryPlan, LeavesRoomForWeightsThatAreMappedFiles) {
+  const EngineOptions options;
+  const auto without = plan_for(64 * kMebi, options);
+  const auto with = plan_for(128 * kMebi, options, false, 64 * kMebi);
+  ASSERT_TRUE(without && with);
+  EXPECT_EQ(with->memory.kv_blocks, without->memory.kv_blocks);
+  EXPECT_EQ(with->memory.weights_bytes, static_cast<int64_t>(64 * kMebi));
+  EXPECT_FALSE(plan_for(64 * kMebi, options, false, 64 * kMebi));
 }
 
 TEST(MemoryPlan, RefusesOptionsThatCannotWork) {

@@ -1,4 +1,5 @@
 // load_model: config, files, plan, read.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,10 +17,32 @@
 namespace baton {
 namespace {
 
+struct WeightBytes {
+  int64_t total = 0;
+  int64_t mapped = 0;  // of these, in files and not in memory of their own
+};
+
+WeightBytes count_bytes(const WeightReport& report, int64_t stored) {
+  WeightBytes bytes;
+  for (const WeightUse& use : report.uses) bytes.total += use.bytes;
+  bytes.mapped = std::max<int64_t>(0, bytes.total - stored);
+  return bytes;
+}
+
+// Asked before a byte is read: host memory is granted beyond what there is, and the process
+// killed when it writes there.
+Status check_room(const Device& device, const std::string& folder, const WeightBytes& bytes) {
+  const auto available = static_cast<int64_t>(device.memory().available_bytes);
+  if (bytes.total <= available) return {};
+  return resource_exhausted(folder + ": the weights need " + std::to_string(bytes.total) +
+                            " bytes, " + std::to_string(available) + " are available on " +
+                            std::string(device.name()));
+}
+
 // A model together with the memory that its weights are in.
 class LoadedModel final : public Model {
  public:
-  LoadedModel(std::unique_ptr<Model> model, Checkpoint mapped, Buffer memory, int64_t bytes)
+  LoadedModel(std::unique_ptr<Model> model, Checkpoint mapped, Buffer memory, WeightBytes bytes)
       : mapped_(std::move(mapped)),
         memory_(std::move(memory)),
         bytes_(bytes),
@@ -28,12 +51,13 @@ class LoadedModel final : public Model {
   const ModelConfig& config() const override { return model_->config(); }
   const BlockLayout& block_layout() const override { return model_->block_layout(); }
   void forward(ForwardContext& context) const override { model_->forward(context); }
-  int64_t weights_bytes() const override { return bytes_; }
+  int64_t weights_bytes() const override { return bytes_.total; }
+  int64_t mapped_bytes() const override { return bytes_.mapped; }
 
  private:
   Checkpoint mapped_;  // weights that are used where they are
   Buffer memory_;
-  int64_t bytes_;  // of both
+  WeightBytes bytes_;
   std::unique_ptr<Model> model_;
 };
 
@@ -117,6 +141,9 @@ Result<std::unique_ptr<Model>> load_model(const std::string& folder,
   (void)architecture->build(*config, *formats, planner);
   if (Status status = planner.finish(options.strict); !status) return status.error();
 
+  const WeightBytes bytes = count_bytes(planner.report(), plan.used_bytes());
+  if (Status status = check_room(device, folder, bytes); !status) return status.error();
+
   Result<WeightStore> store = WeightStore::allocate(device, plan.used_bytes());
   if (!store) return store.error();
   WeightReader reader(
@@ -125,8 +152,6 @@ Result<std::unique_ptr<Model>> load_model(const std::string& folder,
   const WeightReport& report = reader.report();
   log_info(doctor_summary(*config, report));
   log_report(*config, *checkpoint, report);
-  int64_t bytes = 0;
-  for (const WeightUse& use : report.uses) bytes += use.bytes;
   Result<Buffer> memory = store->finish();
   if (!memory) return memory.error();
   if (options.progress) options.progress(checkpoint->bytes(), checkpoint->bytes());

@@ -274,6 +274,41 @@ int64_t memory_line(const std::string& name) {
 }
 
 // ML-14: 96 MB of f32 weights, used where they are mapped, or halved one tensor at a time.
+// The CPU with less memory.
+class SmallDevice final : public Device {
+ public:
+  explicit SmallDevice(size_t available) : available_(available) {}
+  std::string_view name() const override { return cpu_->name(); }
+  std::string description() const override { return cpu_->description(); }
+  DeviceMemory memory() const override { return {available_, available_}; }
+  bool host_addressable() const override { return true; }
+  Result<Buffer> allocate(size_t bytes) override { return cpu_->allocate(bytes); }
+  Result<Buffer> allocate_host(size_t bytes) override { return cpu_->allocate_host(bytes); }
+  Result<std::unique_ptr<Queue>> create_queue() override { return cpu_->create_queue(); }
+
+ private:
+  std::unique_ptr<Device> cpu_ = open_device("cpu", 1).value();
+  size_t available_;
+};
+
+TEST(Load, WeightsBeyondTheMemoryAreRefusedBeforeTheyAreRead) {
+  SmallDevice roomy(1 << 30);
+  const auto loaded = load_model(kList, roomy, exact());
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  const auto bytes = static_cast<size_t>((*loaded)->weights_bytes());
+  EXPECT_GT((*loaded)->mapped_bytes(), 0);
+  EXPECT_LE((*loaded)->mapped_bytes(), (*loaded)->weights_bytes());
+
+  SmallDevice small(bytes - 1);
+  const auto refused = load_model(kList, small, exact());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(refused.error().message,
+              AllOf(HasSubstr(kList),
+                    HasSubstr(std::to_string(bytes) + " bytes"),
+                    HasSubstr(std::to_string(bytes - 1) + " are available")));
+}
+
 TEST(Load, MemoryStaysNearTheWeightsAndSourcePagesAreGivenBack) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers have memory of their own";

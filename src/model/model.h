@@ -51,6 +51,8 @@ class Model {
   virtual bool supports_graphs() const { return true; }
   // Device memory that the loaded weights take; 0 when there are none.
   virtual int64_t weights_bytes() const { return 0; }
+  // Of these, pages of files that are used where they are: the system counts them as available.
+  virtual int64_t mapped_bytes() const { return 0; }
 };
 
 struct LoadOptions {

@@ -1,15 +1,13 @@
 #include "device/cpu/cpu_device.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string>
-#include <thread>
 
 #include "base/check.h"
+#include "device/cpu/host_limits.h"
 
 namespace baton {
 namespace {
@@ -21,17 +19,6 @@ class DoneEvent final : public Event {
   bool done() const override { return true; }
   Status wait() override { return {}; }
 };
-
-// A value of /proc/meminfo in bytes; 0 when the line is absent.
-size_t meminfo(const std::string& key) {
-  std::ifstream in("/proc/meminfo");
-  std::string word;
-  while (in >> word) {
-    size_t kilobytes = 0;
-    if (word == key && in >> kilobytes) return kilobytes * 1024;
-  }
-  return 0;
-}
 
 std::string processor_name() {
   std::ifstream in("/proc/cpuinfo");
@@ -51,7 +38,7 @@ class CpuDevice final : public Device {
   std::string description() const override {
     return processor_name() + ", " + std::to_string(threads_) + " threads";
   }
-  DeviceMemory memory() const override { return {meminfo("MemTotal:"), meminfo("MemAvailable:")}; }
+  DeviceMemory memory() const override { return host_memory(); }
   bool host_addressable() const override { return true; }
 
   Result<Buffer> allocate(size_t bytes) override {
@@ -102,7 +89,7 @@ Result<std::unique_ptr<Device>> open_cpu_device(int threads) {
   if (threads < 0 || threads > 1024) {
     return invalid_argument("cpu threads: expected 0..1024, got " + std::to_string(threads));
   }
-  if (threads == 0) threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  if (threads == 0) threads = host_threads();
   return std::unique_ptr<Device>(std::make_unique<CpuDevice>(threads));
 }
 

@@ -35,6 +35,7 @@ class CpuQueue final : public Queue {
 // so a mismatch is a broken invariant.
 CpuQueue& cpu_queue(Queue& queue);
 
+// 0 threads: as many as can run at the same time (host_limits.h).
 Result<std::unique_ptr<Device>> open_cpu_device(int threads);
 
 }  // namespace baton
