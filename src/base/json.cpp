@@ -1,55 +1,113 @@
 #include "base/json.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace baton {
 namespace {
 
-// Nesting is checked on the bytes, before the recursive parser sees them.
-size_t nesting_depth(std::string_view text) {
-  size_t depth = 0;
-  size_t deepest = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == '"') {
-        in_string = false;
-      }
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      deepest = std::max(deepest, ++depth);
-    } else if ((c == ']' || c == '}') && depth > 0) {
-      --depth;
-    }
+// Builds a value from the parser's events. The library's own way looks up every key among all
+// keys before it: a body of 100,000 different names would hold a thread for minutes.
+class Builder final : public nlohmann::json_sax<Json> {
+ public:
+  explicit Builder(size_t max_depth) : max_depth_(max_depth) {}
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t&) override { return false; }  // not in JSON text
+  bool start_object(size_t) override { return open(Json::object()); }
+  bool start_array(size_t) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& name) override {
+    open_.back().slot = &member(open_.back(), std::move(name));
+    return true;
   }
-  return deepest;
-}
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& e) override {
+    problem_ = e.what();
+    return false;
+  }
+
+  Json take() { return std::move(root_); }
+  bool too_deep() const { return too_deep_; }
+  const std::string& problem() const { return problem_; }
+
+ private:
+  struct Open {
+    Json* value;
+    Json* slot = nullptr;                                 // of an object: where the next value goes
+    std::unordered_map<std::string, size_t> places = {};  // of a large object's keys
+  };
+  static constexpr size_t kLargeObject = 32;  // searched one by one up to here
+
+  static Json& member(Open& object, std::string&& name) {
+    auto& members = object.value->get_ref<Json::object_t&>();
+    if (members.size() < kLargeObject) return members[std::move(name)];
+    if (object.places.empty()) {
+      for (size_t i = 0; i < members.size(); ++i) object.places.emplace(members.data()[i].first, i);
+    }
+    const auto [place, is_new] = object.places.emplace(name, members.size());
+    if (is_new) members.emplace_back(std::move(name), nullptr);
+    return members.data()[place->second].second;
+  }
+
+  template <typename T>
+  Json& put(T&& value) {
+    if (open_.empty()) return root_ = std::forward<T>(value);
+    Open& parent = open_.back();
+    if (parent.slot != nullptr) return *parent.slot = std::forward<T>(value);
+    return parent.value->get_ref<Json::array_t&>().emplace_back(std::forward<T>(value));
+  }
+
+  template <typename T>
+  bool add(T&& value) {
+    put(std::forward<T>(value));
+    return true;
+  }
+
+  bool open(Json&& empty) {
+    too_deep_ = open_.size() == max_depth_;
+    if (too_deep_) return false;
+    open_.push_back({&put(std::move(empty))});
+    return true;
+  }
+
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  const size_t max_depth_;
+  Json root_;
+  std::vector<Open> open_;
+  bool too_deep_ = false;
+  std::string problem_;
+};
 
 }  // namespace
 
 Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimits limits) {
   const std::string name(where);
-  if (nesting_depth(text) > limits.max_depth) {
+  Builder builder(limits.max_depth);
+  if (Json::sax_parse(text, &builder)) return builder.take();
+  if (builder.too_deep()) {
     return invalid_argument(name + ": JSON nested deeper than " + std::to_string(limits.max_depth) +
                             " levels");
   }
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& e) {
-    std::string reason = e.what();
-    if (const size_t end = reason.find("] "); end != std::string::npos) reason.erase(0, end + 2);
-    if (reason.size() > 160) reason.resize(160);
-    return invalid_argument(name + ": not valid JSON: " + reason);
-  }
+  std::string reason = builder.problem();
+  if (const size_t end = reason.find("] "); end != std::string::npos) reason.erase(0, end + 2);
+  if (reason.size() > 160) reason.resize(160);
+  return invalid_argument(name + ": not valid JSON: " + reason);
 }
 
 Result<std::string> read_file(const std::string& path) {

@@ -1,6 +1,6 @@
 // JSON values and guarded parsing. nlohmann-json is the library; this header adds what input
-// from outside needs: no exceptions, a depth limit, no duplicate keys lost silently, and
-// errors that say where.
+// from outside needs: no exceptions, a depth limit, time in proportion to its length, and errors
+// that say where. Of equal keys the last counts, as in Python.
 #pragma once
 
 #include <cstddef>
