@@ -8,8 +8,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
+
+#include "server/http/server.h"
 
 namespace baton {
 namespace {
@@ -28,8 +31,8 @@ std::string lower(std::string text) {
 Error error_of(int status, const std::string& body) {
   const Result<Json> parsed = parse_json(body, "answer");
   std::string message = body.substr(0, 200);
-  if (parsed && parsed->is_object() && parsed->contains("error")) {
-    message = (*parsed)["error"].value("message", message);
+  if (parsed) {
+    if (std::string said = string_at(*parsed, "/error/message"); !said.empty()) message = said;
   }
   const ErrorCode code = status == 503   ? ErrorCode::kUnavailable
                          : status == 429 ? ErrorCode::kResourceExhausted
@@ -48,15 +51,28 @@ Result<ServerAddress> parse_url(const std::string& url) {
   std::string rest = url.substr(kScheme.size());
   rest = rest.substr(0, rest.find('/'));
   ServerAddress address;
-  const size_t colon = rest.rfind(':');
-  address.host = rest.substr(0, colon);
-  if (colon != std::string::npos) {
-    const long port = std::strtol(rest.c_str() + colon + 1, nullptr, 10);
-    if (port < 1 || port > 65535) return invalid_argument("no port in '" + url + "'");
-    address.port = static_cast<uint16_t>(port);
+  // An IPv6 address stands in brackets, since it has colons of its own.
+  const size_t begin = rest.starts_with('[') ? 1 : 0;
+  const size_t end = rest.find(begin == 1 ? ']' : ':');
+  address.host = rest.substr(begin, end - begin);
+  if (address.host.empty() || (begin == 1 && end == std::string::npos)) {
+    return invalid_argument("no host in '" + url + "'");
   }
-  if (address.host.empty()) return invalid_argument("no host in '" + url + "'");
+  const std::string port = end == std::string::npos ? "" : rest.substr(end + begin);
+  if (port.empty()) return address;
+  const char* last = port.data() + port.size();
+  const auto [stop, error] = std::from_chars(port.data() + 1, last, address.port);
+  if (port[0] != ':' || error != std::errc() || stop != last || address.port == 0) {
+    return invalid_argument("no port in '" + url + "'");
+  }
   return address;
+}
+
+std::string string_at(const Json& answer, const char* place) {
+  const Json::json_pointer pointer(place);
+  if (!answer.contains(pointer)) return {};
+  const Json& value = answer.at(pointer);
+  return value.is_string() ? value.get<std::string>() : std::string();
 }
 
 ApiClient::ApiClient(ServerAddress address, std::string api_key)
@@ -77,7 +93,7 @@ Status ApiClient::connect() {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const std::string name = address_.host + ":" + std::to_string(address_.port);
+  const std::string name = HttpAddress{address_.host, address_.port, {}}.name();
   if (const int code =
           getaddrinfo(address_.host.c_str(), std::to_string(address_.port).c_str(), &hints, &found);
       code != 0) {
@@ -103,7 +119,8 @@ Status ApiClient::send_request(const std::string& method,
                                const std::string& body) {
   if (Status connected = connect(); !connected) return connected;
   std::string text =
-      method + " " + path + " HTTP/1.1\r\nHost: " + address_.host +
+      method + " " + path +
+      " HTTP/1.1\r\nHost: " + HttpAddress{address_.host, address_.port, {}}.name() +
       "\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
       "\r\n";
   if (!api_key_.empty()) text += "Authorization: Bearer " + api_key_ + "\r\n";
@@ -226,7 +243,8 @@ Status ApiClient::stream(const std::string& path,
       Result<Json> parsed = parse_json(std::string_view(event).substr(6), "event");
       if (!parsed) return parsed.error();
       if (parsed->contains("error")) {
-        outcome = internal_error((*parsed)["error"].value("message", "the server failed"));
+        const std::string said = string_at(*parsed, "/error/message");
+        outcome = internal_error(said.empty() ? "the server failed" : said);
       } else if (!on_event(*parsed)) {
         close();
         return outcome;

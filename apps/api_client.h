@@ -18,6 +18,10 @@ struct ServerAddress {
 };
 Result<ServerAddress> parse_url(const std::string& url);
 
+// The string at a place of an answer, "/choices/0/delta/content"; empty where there is none:
+// servers leave out or null what they have nothing for.
+std::string string_at(const Json& answer, const char* place);
+
 class ApiClient {
  public:
   ApiClient(ServerAddress address, std::string api_key);

@@ -176,15 +176,14 @@ int run_throughput(const BenchFlags& flags) {
 }
 
 RequestSample stream_one(ApiClient& client, const Json& body) {
+  static const Json::json_pointer prompt_tokens_at("/usage/prompt_tokens");
+  static const Json::json_pointer token_ids_at("/choices/0/token_ids");
   RequestSample sample;
   const Clock::time_point start = Clock::now();
   Clock::time_point last = start;
   Status streamed = client.stream("/v1/completions", body, [&](const Json& event) {
-    if (event.contains("usage") && event["usage"].is_object()) {
-      sample.prompt_tokens = event["usage"]["prompt_tokens"];
-    }
-    if (event["choices"].empty() || !event["choices"][0].contains("token_ids")) return true;
-    const size_t tokens = event["choices"][0]["token_ids"].size();
+    if (event.contains(prompt_tokens_at)) sample.prompt_tokens = event.at(prompt_tokens_at);
+    const size_t tokens = event.contains(token_ids_at) ? event.at(token_ids_at).size() : 0;
     if (tokens == 0) return true;
     const Clock::time_point now = Clock::now();
     for (size_t i = 0; i < tokens; ++i) {

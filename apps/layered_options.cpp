@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "base/json.h"
+
 namespace baton {
 namespace {
 
@@ -96,6 +98,7 @@ std::vector<std::string> names_of(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back(name);
   }
+  std::erase(names, "help");
   return names;
 }
 
@@ -179,12 +182,11 @@ std::optional<int> LayeredOptions::parse(int argc, char** argv) {
 Status LayeredOptions::parse_layers(const std::vector<std::string>& command_line) {
   std::vector<std::string> args(command_line.rbegin(), command_line.rend());
   app_.parse(args);
-  if (Status status = check_unknown(app_.remaining()); !status) return status;
   if (config_path_.empty()) {
     if (const char* path = std::getenv("BATON_CONFIG"); path != nullptr) config_path_ = path;
   }
   if (!config_path_.empty()) {
-    if (Status status = read_file(); !status) return status;
+    if (Status status = load_file(); !status) return status;
   }
   std::vector<std::string> layered;
   for (const CLI::Option* option : app_.get_options()) {
@@ -192,24 +194,51 @@ Status LayeredOptions::parse_layers(const std::vector<std::string>& command_line
     if (name.empty() || name == "config") continue;
     if (option->count() > 0) {
       source_[name] = "flag";
-      continue;
-    }
-    const char* environment = std::getenv(environment_name(name).c_str());
-    if (environment != nullptr && *environment != '\0') {
-      layered.push_back("--" + name + "=" + environment);
-      source_[name] = "environment";
-    } else if (const auto found = file_.find(name); found != file_.end()) {
-      for (const std::string& value : found->second) {
-        layered.push_back("--" + name + "=" + value);
-      }
-      source_[name] = "file";
+    } else if (!add_environment(*option, layered)) {
+      add_file(*option, layered);
     }
   }
-  if (layered.empty()) return {};
-  // Behind the command line: an option that takes a list would swallow the model's name.
-  layered.insert(layered.begin(), command_line.begin(), command_line.end());
-  std::reverse(layered.begin(), layered.end());
-  app_.parse(layered);
+  if (!layered.empty()) {
+    // Behind the command line: an option that takes a list would swallow the model's name.
+    layered.insert(layered.begin(), command_line.begin(), command_line.end());
+    std::reverse(layered.begin(), layered.end());
+    try {
+      app_.parse(layered);
+    } catch (const CLI::ParseError& e) {
+      return invalid_argument(e.what() + blame(e.what()));
+    }
+  }
+  if (Status status = check_file_names(); !status) return status;
+  return check_unknown(app_.remaining());
+}
+
+bool LayeredOptions::add_environment(const CLI::Option& option, std::vector<std::string>& layered) {
+  for (const std::string& name : option.get_lnames()) {
+    const char* value = std::getenv(environment_name(name).c_str());
+    if (value == nullptr || *value == '\0') continue;
+    layered.push_back("--" + name + "=" + value);
+    source_[main_name(option)] = "environment";
+    return true;
+  }
+  return false;
+}
+
+void LayeredOptions::add_file(const CLI::Option& option, std::vector<std::string>& layered) {
+  for (const std::string& name : option.get_lnames()) {
+    const auto found = file_.find(name);
+    if (found == file_.end()) continue;
+    for (const std::string& value : found->second) layered.push_back("--" + name + "=" + value);
+    source_[main_name(option)] = "file";
+  }
+}
+
+// Where the option that `complaint` is about has its value from.
+std::string LayeredOptions::blame(const std::string& complaint) const {
+  for (const auto& [name, source] : source_) {
+    if (source == "flag" || complaint.find("--" + name) == std::string::npos) continue;
+    return source == "file" ? "; from " + config_path_
+                            : "; from the environment, " + environment_name(name);
+  }
   return {};
 }
 
@@ -239,12 +268,12 @@ Status LayeredOptions::check_unknown(const std::vector<std::string>& remaining) 
   return {};
 }
 
-Status LayeredOptions::read_file() {
+Status LayeredOptions::load_file() {
+  Result<std::string> text = read_file(config_path_);
+  if (!text) return invalid_argument("--config " + text.error().message);
   YAML::Node root;
   try {
-    root = YAML::LoadFile(config_path_);
-  } catch (const YAML::BadFile&) {
-    return invalid_argument("--config " + config_path_ + ": cannot open");
+    root = YAML::Load(*text);
   } catch (const YAML::Exception& e) {
     return invalid_argument("--config " + config_path_ + ": not valid YAML: " + e.what());
   }
@@ -252,15 +281,8 @@ Status LayeredOptions::read_file() {
   if (!root.IsMap()) {
     return invalid_argument("--config " + config_path_ + ": expected names and values");
   }
-  const std::vector<std::string> names = names_of(app_);
   for (const auto& entry : root) {
     const std::string name = with_dashes(entry.first.as<std::string>());
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
-      const std::string nearest = nearest_name(name, names);
-      if (compat_ && find_foreign(name) != nullptr) continue;
-      return invalid_argument("--config " + config_path_ + ": unknown name '" + name + "'" +
-                              (nearest.empty() ? "" : "; nearest: " + nearest));
-    }
     std::vector<std::string>& values = file_[name];
     if (entry.second.IsScalar()) {
       values.push_back(entry.second.as<std::string>());
@@ -270,6 +292,19 @@ Status LayeredOptions::read_file() {
       return invalid_argument("--config " + config_path_ + ": " + name +
                               ": expected a value or a list");
     }
+  }
+  return {};
+}
+
+Status LayeredOptions::check_file_names() const {
+  std::vector<std::string> names = names_of(app_);
+  std::erase(names, "config");
+  for (const auto& [name, values] : file_) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    if (compat_ && find_foreign(name) != nullptr) continue;
+    const std::string nearest = nearest_name(name, names);
+    return invalid_argument("--config " + config_path_ + ": unknown name '" + name + "'" +
+                            (nearest.empty() ? "" : "; nearest: " + nearest));
   }
   return {};
 }

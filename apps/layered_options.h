@@ -24,8 +24,12 @@ class LayeredOptions {
 
  private:
   Status parse_layers(const std::vector<std::string>& command_line);
+  bool add_environment(const CLI::Option& option, std::vector<std::string>& layered);
+  void add_file(const CLI::Option& option, std::vector<std::string>& layered);
+  std::string blame(const std::string& complaint) const;
   Status check_unknown(const std::vector<std::string>& remaining) const;
-  Status read_file();
+  Status check_file_names() const;
+  Status load_file();
   std::string config_text() const;
 
   CLI::App& app_;

@@ -15,12 +15,7 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(const EngineFlags& flags
   local->service_ = std::make_unique<Service>(std::move(options));
   local->service_->set_ready(local->loaded_->served);
   Result<std::unique_ptr<HttpServer>> server =
-      HttpServer::open({"127.0.0.1", 0, ""},
-                       {},
-                       1,
-                       [service = local->service_.get()](std::shared_ptr<Exchange> exchange) {
-                         handle_request(*service, std::move(exchange));
-                       });
+      open_api_server(*local->service_, {"127.0.0.1", 0, ""}, {}, 1);
   if (!server) return server.error();
   local->server_ = std::move(*server);
   return local;

@@ -3,11 +3,14 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <sstream>
 #include <thread>
+#include <tuple>
 
 #include "base/log.h"
 #include "engine_options.h"
 #include "layered_options.h"
+#include "open_files.h"
 #include "server/http/server.h"
 #include "server/routes.h"
 #include "server/status_pages.h"
@@ -72,23 +75,38 @@ void add_serve_options(CLI::App& app, ServeFlags& flags) {
       ->default_str(flags.auto_tool_choice ? "true" : "false");
 }
 
+constexpr int kOwnFiles = 48;  // of the process: weights, threads, logs, and connections refused
+constexpr int kMaxThreads = 1024;
+constexpr int kMaxConnections = 1'000'000;
+constexpr double kMinSeconds = 0.001;
+constexpr double kMaxSeconds = 1e6;
+
+template <typename T>
+Status check_range(const char* name, T value, T least, T most) {
+  if (value >= least && value <= most) return {};  // nan is in no range
+  std::ostringstream message;
+  message << "--" << name << ": expected " << least << " to " << most << ", got " << value;
+  return invalid_argument(message.str());
+}
+
 Status check_serve_flags(const ServeFlags& flags) {
   if (flags.port < 0 || flags.port > 65535) {
     return invalid_argument("--port: expected 0 to 65535, got " + std::to_string(flags.port));
   }
-  for (const auto& [name, value] : {std::pair<const char*, int>{"http-threads", flags.http_threads},
-                                    {"worker-threads", flags.worker_threads},
-                                    {"max-connections", flags.max_connections}}) {
-    if (value < 1) return invalid_argument(std::string("--") + name + ": expected at least 1");
+  for (const auto& [name, value, most] :
+       {std::tuple{"http-threads", flags.http_threads, kMaxThreads},
+        {"worker-threads", flags.worker_threads, kMaxThreads},
+        {"max-connections", flags.max_connections, kMaxConnections}}) {
+    if (Status status = check_range(name, value, 1, most); !status) return status;
   }
-  if (flags.drain_timeout < 0 || flags.stall_timeout <= 0 || flags.ping_interval <= 0) {
-    return invalid_argument(
-        "--drain-timeout, --stall-timeout, --ping-interval: expected more "
-        "than 0");
+  for (const auto& [name, value, least] : {std::tuple{"drain-timeout", flags.drain_timeout, 0.0},
+                                           {"stall-timeout", flags.stall_timeout, kMinSeconds},
+                                           {"ping-interval", flags.ping_interval, kMinSeconds}}) {
+    if (Status status = check_range(name, value, least, kMaxSeconds); !status) return status;
   }
-  if (Result<int64_t> size = parse_human_size(flags.max_body_bytes); !size) {
-    return invalid_argument("--max-body-bytes: " + size.error().message);
-  }
+  Result<int64_t> size = parse_human_size(flags.max_body_bytes);
+  if (!size) return invalid_argument("--max-body-bytes: " + size.error().message);
+  if (*size < 1) return invalid_argument("--max-body-bytes: expected at least 1");
   return check_engine_flags(flags.engine);
 }
 
@@ -108,6 +126,22 @@ ServiceOptions service_options_of(const ServeFlags& flags) {
   options.worker_threads = flags.worker_threads;
   options.max_queued_requests = flags.engine.max_queued_requests;
   return options;
+}
+
+HttpLimits http_limits_of(const ServeFlags& flags) {
+  HttpLimits limits;
+  limits.max_body_bytes = static_cast<size_t>(*parse_human_size(flags.max_body_bytes));
+  limits.ping_seconds = flags.ping_interval;
+  limits.max_connections = flags.max_connections;
+  // Beyond the limit a connection could not even be refused: it would hang.
+  const int room = std::max(1, raise_open_file_limit() - kOwnFiles);
+  if (room < limits.max_connections) {
+    log_warning("the limit on open files leaves room for " + std::to_string(room) +
+                " connections, fewer than --max-connections " +
+                std::to_string(limits.max_connections));
+    limits.max_connections = room;
+  }
+  return limits;
 }
 
 bool wait_for_answers(const HttpServer& server, double seconds) {
@@ -130,9 +164,10 @@ void drain(Service& service, const HttpServer& server, double seconds) {
 // The first thing a newcomer needs, on stdout: the log is on stderr.
 void print_how_to_talk(const ServeFlags& flags, uint16_t port, const Service& service, bool chats) {
   const bool unix_socket = !flags.unix_socket.empty();
-  const std::string host = flags.host == "0.0.0.0" || flags.host == "::" ? "localhost" : flags.host;
+  const bool any = flags.host == "0.0.0.0" || flags.host == "::" || flags.host == "[::]";
   const std::string url =
-      "http://" + (unix_socket ? "localhost" : host + ":" + std::to_string(port));
+      "http://" +
+      (unix_socket ? "localhost" : HttpAddress{any ? "localhost" : flags.host, port, {}}.name());
   const std::string& name = service.options().model_names[0];
   const std::string curl =
       "curl -sN " + (unix_socket ? "--unix-socket " + flags.unix_socket + " " : "");
@@ -168,23 +203,13 @@ int run_until_asked(Service& service,
 int serve(const ServeFlags& flags) {
   Signals signals;
   Service service(service_options_of(flags));
-  HttpLimits limits;
-  limits.max_body_bytes = static_cast<size_t>(*parse_human_size(flags.max_body_bytes));
-  limits.max_connections = flags.max_connections;
-  limits.ping_seconds = flags.ping_interval;
+  HttpAddress address{flags.host, static_cast<uint16_t>(flags.port), flags.unix_socket};
   Result<std::unique_ptr<HttpServer>> server =
-      HttpServer::open({flags.host, static_cast<uint16_t>(flags.port), flags.unix_socket},
-                       limits,
-                       flags.http_threads,
-                       [&service](std::shared_ptr<Exchange> exchange) {
-                         handle_request(service, std::move(exchange));
-                       });
+      open_api_server(service, address, http_limits_of(flags), flags.http_threads);
   if (!server) return fail_with(server.error().message);
   service.connections = [&server] { return (*server)->connections(); };
-  log_info("listening on " +
-           (flags.unix_socket.empty() ? flags.host + ":" + std::to_string((*server)->port())
-                                      : flags.unix_socket) +
-           ", loading " + flags.engine.model);
+  address.port = (*server)->port();
+  log_info("listening on " + address.name() + ", loading " + flags.engine.model);
 
   // Nothing runs yet, so nothing needs to be waited for.
   signals.on_first([] { std::_Exit(0); });

@@ -37,8 +37,13 @@ Signals::~Signals() {
 }
 
 void Signals::on_first(std::function<void()> first) {
-  const std::scoped_lock lock(mutex_);
-  first_ = std::move(first);
+  bool came_before;
+  {
+    const std::scoped_lock lock(mutex_);
+    first_ = first;
+    came_before = asked_;
+  }
+  if (came_before && first) first();
 }
 
 bool Signals::wait(double seconds) {

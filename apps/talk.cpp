@@ -9,7 +9,6 @@
 #include "engine_options.h"
 #include "layered_options.h"
 #include "local_server.h"
-#include "signals.h"
 #include "verbs.h"
 
 namespace baton {
@@ -62,15 +61,13 @@ Result<std::string> answer_chat(ApiClient& client, const TalkFlags& flags, const
   bool in_reasoning = false;
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   Status streamed = client.stream("/v1/chat/completions", body, [&](const Json& event) {
-    if (event["choices"].empty()) return true;
-    const Json& delta = event["choices"][0]["delta"];
-    const std::string reasoning = delta.value("reasoning_content", "");
+    const std::string reasoning = string_at(event, "/choices/0/delta/reasoning_content");
     if (!reasoning.empty() && flags.show_reasoning && terminal) {
       if (!in_reasoning) print("\x1b[2m");
       in_reasoning = true;
       print(reasoning);
     }
-    const std::string piece = delta.value("content", "");
+    const std::string piece = string_at(event, "/choices/0/delta/content");
     if (piece.empty()) return true;
     if (in_reasoning) print("\x1b[0m\n");
     in_reasoning = false;
@@ -119,7 +116,7 @@ int complete_once(ApiClient& client, const TalkFlags& flags) {
   if (!flags.max_tokens) body["max_tokens"] = nullptr;
   add_sampling(flags, body);
   Status streamed = client.stream("/v1/completions", body, [](const Json& event) {
-    if (!event["choices"].empty()) print(event["choices"][0].value("text", ""));
+    print(string_at(event, "/choices/0/text"));
     return true;
   });
   print("\n");

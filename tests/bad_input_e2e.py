@@ -68,7 +68,11 @@ class BadInput(unittest.TestCase):
             (["--reasoning-parser", "x"], ["--reasoning-parser", "glm45"]),
             (["--log-level", "loud"], ["--log-level"]),
             (["--drain-timeout", "-1"], ["--drain-timeout"]),
+            (["--stall-timeout", "nan"], ["--stall-timeout", "nan"]),
+            (["--ping-interval", "1e300"], ["--ping-interval"]),
+            (["--http-threads", "1000000"], ["--http-threads", "1024"]),
             (["--max-body-bytes", "x"], ["--max-body-bytes"]),
+            (["--max-body-bytes", "0"], ["--max-body-bytes"]),
             (["extra"], ["extra"]),
             (["--config", "/nowhere.yaml"], ["/nowhere.yaml"]),
         ]:
@@ -76,6 +80,9 @@ class BadInput(unittest.TestCase):
                 self.fails(self.scripted, *flags, names=names)
         self.fails(names=["--model"])
         self.fails(self.scripted, names=["--max-num-seqs"], env={"BATON_MAX_NUM_SEQS": "0"})
+        # Kubernetes sets this where a service is called "baton". The port is a flag in fails().
+        self.fails(self.scripted, names=["max-num-seqs", "BATON_MAX_NUM_SEQS"],
+                   env={"BATON_MAX_NUM_SEQS": "tcp://10.0.0.1:8000"})
 
     def test_more_context_than_there_is(self):  # NU-03
         self.fails(self.scripted, "--max-model-len", "1M", names=["1048576"])
@@ -192,13 +199,38 @@ class Layers(unittest.TestCase):
             self.assertIn(line, lines)
         self.assertNotIn("secret", out)
 
-    def test_a_file_with_a_name_nobody_knows(self):
+    def print_config(self, text, *flags, env=None):
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-            file.write("max-num-seq: 3\n")
+            file.write(text)
             file.flush()
-            code, _, err = run("serve", "m", "--config", file.name)
+            return run("serve", "m", "--config", file.name, "--print-config", *flags, env=env)
+
+    def test_every_name_of_an_option_counts_in_a_file(self):
+        code, out, err = self.print_config("no-enable-graphs: true\n",
+                                           env={"BATON_NO_ENABLE_PREFIX_CACHING": "true"})
+        self.assertEqual(code, 0, err)
+        self.assertIn("enable-graphs: false  # file", out)
+        self.assertIn("enable-prefix-caching: false  # environment", out)
+
+    def test_a_file_with_a_name_nobody_knows(self):
+        for text, name in (("max-num-seq: 3\n", "max-num-seqs"), ("config: x\n", "'config'"),
+                           ("help: true\n", "'help'"), ("max-num-seqs: many\n", ".yaml")):
+            with self.subTest(text=text):
+                code, _, err = self.print_config(text)
+                self.assertEqual(code, 2)
+                self.assertIn(name, err)
+
+    def test_a_folder_is_no_file(self):
+        code, _, err = run("serve", "m", "--config", tempfile.gettempdir(), "--print-config")
         self.assertEqual(code, 2)
-        self.assertIn("max-num-seqs", err)
+        self.assertIn("got a folder", err)
+
+    def test_compat_counts_wherever_it_stands(self):
+        for text, env in (("compat: true\n", {}), ("", {"BATON_COMPAT": "1"})):
+            code, _, err = self.print_config(text + "tensor-parallel-size: 8\n",
+                                             "--block-size", "16", env=env)
+            self.assertEqual(code, 0, err)
+            self.assertIn("block-size", err)
 
     def test_the_command_line_of_the_glm_team(self):
         code, out, err = run(

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import pathlib
+import resource
 import shutil
 import signal
 import socket
@@ -83,12 +84,13 @@ def wait_until(condition, seconds=5.0):
 class Server:
     """`baton serve` on a loopback port of its own."""
 
-    def __init__(self, model, *flags, wait=True, env=None):
+    def __init__(self, model, *flags, wait=True, env=None, limits=None):
         self.port = free_port()
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             [BATON, "serve", str(model), "--host", "127.0.0.1", "--port", str(self.port), *flags],
-            stdout=self.log, stderr=self.log, env={**os.environ, **(env or {})})
+            stdout=self.log, stderr=self.log, env={**os.environ, **(env or {})},
+            preexec_fn=limits and (lambda: resource.setrlimit(*limits)))
         if wait:
             self.wait_until_ready()
 

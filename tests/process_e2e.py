@@ -1,8 +1,10 @@
 """The process as an operator sees it: start, readiness, draining, disconnects, health, logs."""
 import http.client
+import http.server
 import json
 import pathlib
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -314,6 +316,55 @@ class Logs(unittest.TestCase):
             self.assertIn("GET /version", server.text())
 
 
+class OpenFiles(unittest.TestCase):
+    """A connection is an open file."""
+
+    def connect(self, server, count):
+        connections = [socket.create_connection(("127.0.0.1", server.port), timeout=10)
+                       for _ in range(count)]
+        for connection in connections:
+            self.addCleanup(connection.close)
+        return connections
+
+    def start(self, soft, hard):
+        folder = self.enterContext(scripted_model(["x"]))
+        return self.enterContext(Server(folder, limits=(resource.RLIMIT_NOFILE, (soft, hard))))
+
+    def test_a_low_limit_is_raised(self):
+        server = self.start(100, 1000)
+        self.connect(server, 200)
+        self.assertEqual(server.get("/health")[0], 200)
+
+    def test_more_connections_than_files_are_refused_not_left_hanging(self):
+        server = self.start(100, 100)
+        self.assertIn("room for 52 connections", server.text())
+        self.connect(server, 52)
+        self.assertTrue(wait_until(lambda: server.get("/health")[0] == 503))
+
+
+class Ipv6(unittest.TestCase):
+    def test_serves_and_is_talked_to(self):
+        try:
+            socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+        except OSError as error:
+            self.skipTest(str(error))
+        with scripted_model(["Hello"]) as folder, tempfile.TemporaryFile() as log:
+            port = free_port()
+            process = subprocess.Popen([BATON, "serve", str(folder), "--host", "::1", "--port",
+                                        str(port)], stdout=log, stderr=log)
+            try:
+                url = f"http://[::1]:{port}"
+                self.assertTrue(wait_until(
+                    lambda: run("chat", "--url", url, "--prompt", "x")[:2] == (0, "Hello\n"), 60))
+                log.seek(0)
+                text = log.read().decode()
+                self.assertIn(f"listening on [::1]:{port}", text)
+                self.assertIn(f"--url {url}\n", text)
+            finally:
+                process.kill()
+                process.wait()
+
+
 class UnixSocket(unittest.TestCase):
     def test_serves_on_a_unix_socket(self):
         with scripted_model(["x"]) as folder, tempfile.TemporaryDirectory() as place:
@@ -334,7 +385,44 @@ class UnixSocket(unittest.TestCase):
                 process.wait()
 
 
+class OtherServer(http.server.BaseHTTPRequestHandler):
+    """Answers as other servers do: null where there is nothing to say, errors of another shape."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200 if self.server.events else 400)
+        self.send_header("Transfer-Encoding" if self.server.events else "Content-Length",
+                         "chunked" if self.server.events else "16")
+        self.end_headers()
+        if not self.server.events:
+            self.wfile.write(b'{"error":"busy"}')
+            return
+        for event in self.server.events:
+            data = f"data: {json.dumps(event)}\n\n".encode()
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.write(b"0\r\n\r\n")
+
+    def log_message(self, *_):
+        pass
+
+
 class Verbs(unittest.TestCase):
+    def test_chat_with_a_server_that_says_things_differently(self):
+        for events, code, out in (
+                ([{"choices": [{"delta": {"role": "assistant", "content": None}}]},
+                  {"choices": [{"delta": {"reasoning_content": None, "content": "Hi"}}]},
+                  {"choices": []}, {"object": "x"}], 0, "Hi\n"),
+                ([], 1, "\n")):
+            server = http.server.HTTPServer(("127.0.0.1", 0), OtherServer)
+            server.events = events
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            try:
+                url = f"http://127.0.0.1:{server.server_port}"
+                self.assertEqual(run("chat", "--url", url, "--prompt", "x")[:2], (code, out))
+            finally:
+                server.shutdown()
+                server.server_close()
+
     def test_chat_complete_and_bench(self):
         with scripted_model(["Hello 你好"]) as folder:
             code, out, err = run("chat", folder, "--prompt", "hi")

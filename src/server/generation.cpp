@@ -67,7 +67,7 @@ void Generation::start(Service& service,
   }
   if (!status) self->abort(status.error());
   // After submit: a cancel must find the request in the engine.
-  exchange->set_on_disconnect([self] { self->client_gone(); });
+  exchange->set_on_disconnect([self] { self->cancel_open(FinishReason::kAbort); });
   exchange->wake();
 }
 
@@ -112,11 +112,6 @@ void Generation::abort(Error why) {
     if (!abort_) abort_ = std::move(why);
   }
   exchange_->wake();
-}
-
-void Generation::client_gone() {
-  client_gone_ = true;
-  cancel_open(FinishReason::kAbort);
 }
 
 void Generation::cancel_open(FinishReason reason) {
@@ -193,7 +188,7 @@ void Generation::take_finish(size_t index, const Finish& finish, Piece& piece) {
   }
   choice.shown_end = true;
   if (finish.reason == FinishReason::kError || finish.reason == FinishReason::kAbort) {
-    if (client_gone_) return;
+    if (exchange_->abandoned()) return;
     fail({finish.error.value_or(
         finish.reason == FinishReason::kError
             ? internal_error("the engine failed")
@@ -242,7 +237,7 @@ void Generation::fail(ApiError error) {
 }
 
 void Generation::complete(std::string& out) {
-  if (client_gone_) {
+  if (exchange_->abandoned()) {
     settle(EndReason::kAbort, 499);
     return;
   }

@@ -92,7 +92,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void note_tokens(Choice& choice, size_t count, Clock::time_point when);
   void fail(ApiError error);
   void cancel_open(FinishReason reason);
-  void client_gone();
   void complete(std::string& out);
   void settle(EndReason reason, int status);
   UsageSum usage() const;
@@ -118,7 +117,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   bool started_ = false;
   bool answered_ = false;  // nothing more goes to the client
   bool settled_ = false;   // counted and logged
-  bool client_gone_ = false;
   size_t open_ = 0;
   int64_t prompt_tokens_ = 0;
   int64_t cached_tokens_ = 0;

@@ -1,7 +1,6 @@
 #include "server/metrics.h"
 
 #include <charconv>
-#include <cmath>
 
 #include "engine/engine.h"
 
@@ -166,7 +165,7 @@ void Histogram::observe(double value, int64_t times) {
   size_t i = 0;
   while (i < bounds_.size() && value > bounds_[i]) ++i;
   buckets_[i] += times;
-  sum_nano_ += std::llround(value * 1e9) * times;
+  sum_ += value * static_cast<double>(times);
 }
 
 int64_t Histogram::count() const {
@@ -189,8 +188,7 @@ void Histogram::append(std::string& out, std::string_view name, std::string_view
     with_bound += '"';
     append_sample(out, bucket, with_bound, static_cast<double>(cumulative));
   }
-  append_sample(
-      out, std::string(name) + "_sum", labels, static_cast<double>(sum_nano_.load()) * 1e-9);
+  append_sample(out, std::string(name) + "_sum", labels, sum_);
   append_sample(out, std::string(name) + "_count", labels, static_cast<double>(cumulative));
 }
 

@@ -26,7 +26,7 @@ class Histogram {
  private:
   const std::vector<double> bounds_;
   std::vector<std::atomic<int64_t>> buckets_;  // one more than bounds: the rest
-  std::atomic<int64_t> sum_nano_ = 0;          // sum in 1e-9: an exact integer sum
+  std::atomic<double> sum_ = 0.0;              // exact for counts up to 2^53
 };
 
 // How a request ended, for the counter that sums to all requests received.

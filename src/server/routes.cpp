@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
 
 #include "base/log.h"
@@ -67,61 +68,101 @@ bool has_key(const HttpRequest& request, const std::string& key) {
   return difference == 0;
 }
 
-void not_found_here(Exchange& exchange, const std::string& path) {
+HttpResponse not_found_here(const std::string& path) {
   std::string paths;
   for (const Route& route : kRoutes) {
     if (!paths.empty()) paths += ", ";
     paths += std::string(route.method) + " " + std::string(route.path);
   }
-  exchange.respond(
-      path_error(404, "no such path: " + path.substr(0, 100) + "; there are: " + paths));
+  return path_error(404, "no such path: " + path.substr(0, 100) + "; there are: " + paths);
 }
 
-}  // namespace
+HttpResponse method_not_allowed(const std::string& path,
+                                const std::string& right,
+                                const std::string& method) {
+  HttpResponse response = path_error(405, path + " takes " + right + ", got " + method);
+  response.headers.emplace_back("allow", right);
+  return response;
+}
 
-std::string canonical_path(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  while (path.starts_with("/v1/v1/")) path.erase(0, 3);
+// The path that clients mean: without trailing slashes, and with /v1 exactly once where the
+// endpoint lives under it.
+std::string canonical_path(std::string_view given) {
+  while (given.size() > 1 && given.back() == '/') given.remove_suffix(1);
+  while (given.starts_with("/v1/v1/")) given.remove_prefix(3);
+  std::string path(given);
   if (is_known(path)) return path;
   if (is_known("/v1" + path)) return "/v1" + path;
   if (path.starts_with("/v1/") && is_known(path.substr(3))) return path.substr(3);
   return path;
 }
 
-void handle_request(Service& service, std::shared_ptr<Exchange> exchange) {
-  ++service.metrics().http_requests;
-  const HttpRequest& request = exchange->request();
-  if (log_enabled(LogLevel::kDebug)) log_debug(request.method + " " + request.path);
+// The route of a request, or the answer that refuses it.
+struct Decision {
+  std::optional<Route> route = std::nullopt;
+  HttpResponse refusal = {};
+};
+
+Decision decide(const Service& service, const HttpRequest& request) {
   const std::string path = canonical_path(request.path);
   const std::string_view method =
       request.method == "HEAD" ? std::string_view("GET") : std::string_view(request.method);
-  const auto answer = [&](const Route& route) {
-    const std::string& key = service.options().api_key;
-    if (route.needs_key && !key.empty() && !has_key(request, key)) {
-      exchange->respond(path_error(401, "expected the API key in an Authorization header"));
-      return;
-    }
-    route.handle(service, exchange);
-  };
-  const Route* other_method = nullptr;
-  for (const Route& route : kRoutes) {
-    if (route.path != path) continue;
-    if (route.method == method) {
-      answer(route);
-      return;
-    }
-    other_method = &route;
+  std::optional<Route> route;
+  for (const Route& known : kRoutes) {
+    if (known.path == path && (!route || known.method == method)) route = known;
   }
-  if (other_method != nullptr) {
-    const std::string right(other_method->method);
-    HttpResponse response = path_error(405, path + " takes " + right + ", got " + request.method);
-    response.headers.emplace_back("allow", right);
-    exchange->respond(std::move(response));
-  } else if (path.starts_with(kModelPrefix) && method == "GET") {
-    answer({"GET", kModelPrefix, &handle_model, true});
+  if (!route && path.starts_with(kModelPrefix)) {
+    route = Route{"GET", kModelPrefix, &handle_model, true};
+  }
+  if (!route) return {.refusal = not_found_here(request.path)};
+  if (route->method != method) {
+    return {.refusal = method_not_allowed(path, std::string(route->method), request.method)};
+  }
+  const std::string& key = service.options().api_key;
+  if (route->needs_key && !key.empty() && !has_key(request, key)) {
+    return {.refusal = path_error(401, "expected the API key in an Authorization header")};
+  }
+  return {.route = route};
+}
+
+void note_request(Service& service, const HttpRequest& request) {
+  ++service.metrics().http_requests;
+  if (log_enabled(LogLevel::kDebug)) log_debug(request.method + " " + request.path);
+}
+
+// What the head alone makes useless: no such path or method, or no key.
+std::optional<HttpResponse> refuse_early(Service& service, const HttpRequest& head) {
+  Decision decision = decide(service, head);
+  if (decision.route) return std::nullopt;
+  note_request(service, head);
+  return std::move(decision.refusal);
+}
+
+void handle_request(Service& service, std::shared_ptr<Exchange> exchange) {
+  const HttpRequest& request = exchange->request();
+  note_request(service, request);
+  Decision decision = decide(service, request);
+  if (decision.route) {
+    decision.route->handle(service, std::move(exchange));
   } else {
-    not_found_here(*exchange, request.path);
+    exchange->respond(std::move(decision.refusal));
   }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HttpServer>> open_api_server(Service& service,
+                                                    const HttpAddress& address,
+                                                    const HttpLimits& limits,
+                                                    int http_threads) {
+  return HttpServer::open(
+      address,
+      limits,
+      http_threads,
+      [&service](std::shared_ptr<Exchange> exchange) {
+        handle_request(service, std::move(exchange));
+      },
+      [&service](const HttpRequest& head) { return refuse_early(service, head); });
 }
 
 }  // namespace baton

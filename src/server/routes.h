@@ -1,19 +1,19 @@
-// Which path and method goes to which endpoint. To add one: a line in the table of routes.cpp.
+// Which path and method goes to which endpoint, and the HTTP server over that table. To add an
+// endpoint: a line in the table of routes.cpp.
 #pragma once
 
 #include <memory>
-#include <string>
 
-#include "server/http/exchange.h"
+#include "base/result.h"
+#include "server/http/server.h"
 #include "server/service.h"
 
 namespace baton {
 
-// The handler of the HTTP server. Never throws; every exchange gets an answer.
-void handle_request(Service& service, std::shared_ptr<Exchange> exchange);
-
-// The path that clients mean: without trailing slashes, and with /v1 exactly once where the
-// endpoint lives under it.
-std::string canonical_path(std::string path);
+// Opens the port; `service` must outlive the server. Every request gets an answer.
+Result<std::unique_ptr<HttpServer>> open_api_server(Service& service,
+                                                    const HttpAddress& address,
+                                                    const HttpLimits& limits,
+                                                    int http_threads);
 
 }  // namespace baton

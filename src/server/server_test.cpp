@@ -1,6 +1,7 @@
 // The whole server over loopback: HTTP behaviour, errors, disconnects, probes.
 #include <gtest/gtest.h>
 
+#include <future>
 #include <set>
 
 #include "base/log.h"
@@ -228,6 +229,46 @@ TEST(Server, AsksForTheKeyWhereThereIsOne) {
   EXPECT_EQ(server.get("/v1/models").status, 401);
   EXPECT_EQ(server.get("/health").status, 200);
   EXPECT_EQ(server.get("/metrics").status, 200);
+}
+
+TEST(Server, RefusesByTheHeadBeforeABodyIsSent) {
+  ServiceOptions options = TestServer::default_options();
+  options.api_key = "secret";
+  TestServer server(TestServer::plays("Hello"), options);
+  const std::string rest = " HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 60000000\r\n\r\n";
+  for (const auto& [line, status] : {std::pair<std::string, int>{"POST /v1/chat/completions", 401},
+                                     {"POST /v1/chat/complete", 404},
+                                     {"POST /v1/models/tiny", 405},
+                                     {"PUT /health", 405}}) {
+    TestClient client(server.port());
+    client.send(line + rest);
+    EXPECT_EQ(client.read_response().status, status) << line;
+  }
+  EXPECT_EQ(server.service().metrics().http_requests, 4);
+}
+
+TEST(Server, DoesNoWorkForAClientThatLeftWhileItWaited) {
+  ServiceOptions options = TestServer::default_options();
+  options.worker_threads = 1;
+  std::atomic<int> submitted = 0;
+  TestServer server(
+      [&](const Request&) {
+        ++submitted;
+        return FakeEngine::Play{.tokens = play("x")};
+      },
+      options);
+  std::promise<void> busy;
+  server.service().workers().post([&] { busy.get_future().wait(); });
+  TestClient client(server.port());
+  client.send_request("POST", "/v1/chat/completions", chat_body().dump());
+  ASSERT_TRUE(TestServer::eventually([&] { return server.service().workers().queued() == 1; }));
+  client.close();
+  ASSERT_TRUE(TestServer::eventually([&] { return server.http().answering() == 0; }));
+  busy.set_value();
+  const auto& finished = server.service().metrics().finished;
+  EXPECT_TRUE(TestServer::eventually(
+      [&] { return finished[static_cast<size_t>(EndReason::kAbort)] == 1; }));
+  EXPECT_EQ(submitted, 0);
 }
 
 // AP-01: a client that leaves ends its generation at once, whatever it was waiting for.
@@ -488,6 +529,17 @@ TEST(Server, LogsOneLineForEachApiRequestAndNoContent) {
     EXPECT_NE(line.find(" id="), std::string::npos) << line;
     EXPECT_NE(line.find("total_ms="), std::string::npos) << line;
   }
+}
+
+// A busy server reads billions of prompt tokens in days.
+TEST(Histogram, AddsUpMoreThanABillionTokens) {
+  Histogram histogram({1.0});
+  histogram.observe(6e9);
+  histogram.observe(6e9);
+  histogram.observe(0.25, 2);
+  std::string page;
+  histogram.append(page, "tokens", "x=\"y\"");
+  EXPECT_NE(page.find("tokens_sum{x=\"y\"} 12000000000.5\n"), std::string::npos) << page;
 }
 
 // OB-01, OB-02: numbers that are true.

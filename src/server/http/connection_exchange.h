@@ -14,10 +14,12 @@ namespace baton {
 class ConnectionExchange final : public Exchange,
                                  public std::enable_shared_from_this<ConnectionExchange> {
  public:
-  ConnectionExchange(std::shared_ptr<Connection> connection, HttpRequest request)
-      : connection_(std::move(connection)), request_(std::move(request)) {}
+  ConnectionExchange(std::shared_ptr<Connection> connection, HttpRequest request, std::string body)
+      : connection_(std::move(connection)), request_(std::move(request)), body_(std::move(body)) {}
 
   const HttpRequest& request() const override { return request_; }
+  std::string take_body() override { return std::exchange(body_, {}); }
+  bool abandoned() const override { return gone_; }
   void respond(HttpResponse response) override;
   void set_producer(std::function<void()> producer) override;
   void wake() override;
@@ -32,16 +34,17 @@ class ConnectionExchange final : public Exchange,
   void answered();
 
  private:
-  bool current() const { return connection_->exchange_.get() == this && !connection_->closed_; }
+  bool current() const { return connection_->exchange_.get() == this; }
 
   const std::shared_ptr<Connection> connection_;
   const HttpRequest request_;
+  std::string body_;
+  std::atomic<bool> gone_ = false;  // written on the strand
   std::atomic<bool> wake_posted_ = false;
   // Strand only.
   std::function<void()> producer_;
   std::function<void()> on_disconnect_;
   std::string discarded_;
-  bool gone_ = false;
   bool answered_ = false;
 };
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,14 +17,14 @@ namespace baton {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
+// All but the body, which Exchange hands over.
 struct HttpRequest {
   std::string id;      // the client's x-request-id when it is sane, else made here
   std::string method;  // "POST"
   std::string path;    // decoded, without query
   std::string query;
-  HttpHeaders headers;  // names in lower case
-  std::string body;
-  std::chrono::steady_clock::time_point arrival;  // when its header was complete
+  HttpHeaders headers;                            // names in lower case
+  std::chrono::steady_clock::time_point arrival;  // when it was complete
 
   // Empty when absent. `name` in lower case.
   std::string_view header(std::string_view name) const;
@@ -43,6 +44,10 @@ class Exchange {
 
   // Any thread. Valid as long as the exchange.
   virtual const HttpRequest& request() const = 0;
+  // One thread, once: bodies are large, and an answer may take long.
+  virtual std::string take_body() = 0;
+  // Any thread: whether the client is known to have left before its answer was complete.
+  virtual bool abandoned() const = 0;
   // Any thread, once, and not after start_stream().
   virtual void respond(HttpResponse response) = 0;
 
@@ -63,5 +68,8 @@ class Exchange {
 };
 
 using HttpHandler = std::function<void(std::shared_ptr<Exchange>)>;
+// Asked with the head of a request before its body is read: the answer that makes the body useless,
+// if there is one. The connection closes behind it.
+using HttpRefusal = std::function<std::optional<HttpResponse>(const HttpRequest& head)>;
 
 }  // namespace baton

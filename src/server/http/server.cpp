@@ -1,6 +1,8 @@
 #include "server/http/server.h"
 
-#include <boost/asio/connect.hpp>
+#include <netinet/tcp.h>
+
+#include <array>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -9,7 +11,6 @@
 #include <boost/asio/strand.hpp>
 #include <exception>
 #include <filesystem>
-#include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -24,57 +25,99 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
 
-struct Listener {
-  asio::generic::stream_protocol::endpoint endpoint;
-  std::string name;
-};
+std::string without_brackets(const std::string& host) {
+  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
+}
 
-Result<Listener> resolve(const HttpAddress& address, asio::io_context& context) {
-  if (!address.unix_socket.empty()) {
-    if (address.unix_socket.size() > 100) {
-      return invalid_argument("--uds " + address.unix_socket + ": path is longer than 100 bytes");
-    }
-    return Listener{asio::local::stream_protocol::endpoint(address.unix_socket),
-                    address.unix_socket};
+using Endpoint = asio::generic::stream_protocol::endpoint;
+
+constexpr size_t kMaxSocketPath = 100;
+
+// A client that vanished without a word (a laptop asleep, a route lost) ends its generation too.
+constexpr int kKeepAliveIdleSeconds = 60;
+constexpr int kKeepAliveProbeSeconds = 10;
+constexpr int kKeepAliveProbes = 6;
+
+void notice_lost_peer(int socket) {
+  for (const auto& [level, option, value] : {std::array{SOL_SOCKET, SO_KEEPALIVE, 1},
+                                             {IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds},
+                                             {IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveProbeSeconds},
+                                             {IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes}}) {
+    setsockopt(socket, level, option, &value, sizeof value);
   }
-  const std::string name = address.host + ":" + std::to_string(address.port);
+}
+
+Error cannot_listen(const HttpAddress& address, const error_code& error) {
+  return invalid_argument("cannot listen on " + address.name() + ": " + error.message());
+}
+
+// A name may stand for several addresses, in the order of preference.
+Result<std::vector<Endpoint>> resolve(const HttpAddress& address, asio::io_context& context) {
+  if (!address.unix_socket.empty()) {
+    if (address.unix_socket.size() > kMaxSocketPath) {
+      return invalid_argument("--uds " + address.unix_socket + ": path is longer than " +
+                              std::to_string(kMaxSocketPath) + " bytes");
+    }
+    return std::vector<Endpoint>{asio::local::stream_protocol::endpoint(address.unix_socket)};
+  }
   error_code error;
   asio::ip::tcp::resolver resolver(context);
-  const auto found = resolver.resolve(
-      address.host, std::to_string(address.port), asio::ip::tcp::resolver::passive, error);
-  if (error || found.empty()) {
-    return invalid_argument("cannot listen on " + name + ": " + error.message());
-  }
-  return Listener{found.begin()->endpoint(), name};
+  const auto found = resolver.resolve(without_brackets(address.host),
+                                      std::to_string(address.port),
+                                      asio::ip::tcp::resolver::passive,
+                                      error);
+  if (error) return cannot_listen(address, error);
+  std::vector<Endpoint> endpoints;
+  for (const auto& entry : found) endpoints.emplace_back(entry.endpoint());
+  return endpoints;
+}
+
+// The socket file of a server that was killed: nobody listens behind it.
+bool is_left_over(const std::string& path, asio::io_context& context) {
+  std::error_code no_file;
+  if (!std::filesystem::is_socket(path, no_file)) return false;
+  asio::local::stream_protocol::socket probe(context);
+  error_code error;
+  probe.open({}, error);
+  if (!error) probe.non_blocking(true, error);
+  if (!error) probe.connect(path, error);
+  return error == asio::error::connection_refused;
 }
 
 class AsioServer final : public HttpServer {
  public:
-  AsioServer(const HttpLimits& limits, HttpHandler handler)
+  AsioServer(const HttpLimits& limits, HttpHandler handler, HttpRefusal refuse_early)
       : shared_(std::make_shared<ServerShared>()),
         work_(asio::make_work_guard(context_)),
         acceptor_(asio::make_strand(context_)),
         retry_(acceptor_.get_executor()) {
     shared_->limits = limits;
     shared_->handler = std::move(handler);
+    shared_->refuse_early = std::move(refuse_early);
   }
 
   ~AsioServer() override { stop(); }
 
   Status listen(const HttpAddress& address) {
-    Result<Listener> listener = resolve(address, context_);
-    if (!listener) return listener.error();
+    Result<std::vector<Endpoint>> endpoints = resolve(address, context_);
+    if (!endpoints) return endpoints.error();
+    const std::string& path = address.unix_socket;
     error_code error;
-    acceptor_.open(listener->endpoint.protocol(), error);
-    if (!error && address.unix_socket.empty()) {
-      acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+    for (const Endpoint& endpoint : *endpoints) {
+      error = listen_on(endpoint);
+      if (error == asio::error::address_in_use && is_left_over(path, context_)) {
+        std::error_code ignored;
+        std::filesystem::remove(path, ignored);
+        error = listen_on(endpoint);
+      }
+      // "localhost" may name an IPv6 address that this machine does not have.
+      if (error != boost::system::errc::address_not_available &&
+          error != boost::system::errc::address_family_not_supported) {
+        break;
+      }
     }
-    if (!error) acceptor_.bind(listener->endpoint, error);
-    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
-    if (error) {
-      return invalid_argument("cannot listen on " + listener->name + ": " + error.message());
-    }
-    unix_socket_ = address.unix_socket;
+    if (error) return cannot_listen(address, error);
+    unix_socket_ = path;
     if (unix_socket_.empty()) port_ = bound_port();
     return {};
   }
@@ -98,12 +141,7 @@ class AsioServer final : public HttpServer {
       acceptor_.close(ignored);
       retry_.cancel();
     });
-    {
-      const std::scoped_lock lock(mutex_);
-      for (auto& [key, weak] : open_) {
-        if (const auto connection = weak.lock()) connection->shut();
-      }
-    }
+    for (const auto& connection : open_connections()) connection->shut();
     work_.reset();
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
@@ -114,6 +152,27 @@ class AsioServer final : public HttpServer {
   }
 
  private:
+  error_code listen_on(const Endpoint& endpoint) {
+    error_code error, ignored;
+    acceptor_.close(ignored);
+    acceptor_.open(endpoint.protocol(), error);
+    if (!error && endpoint.protocol().family() != AF_UNIX) {
+      acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+    }
+    if (!error) acceptor_.bind(endpoint, error);
+    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    return error;
+  }
+
+  std::vector<std::shared_ptr<Connection>> open_connections() {
+    std::vector<std::shared_ptr<Connection>> open;
+    const std::scoped_lock lock(shared_->mutex);
+    for (const auto& [key, weak] : shared_->open) {
+      if (auto connection = weak.lock()) open.push_back(std::move(connection));
+    }
+    return open;
+  }
+
   void run() {
     while (true) {
       try {
@@ -138,7 +197,7 @@ class AsioServer final : public HttpServer {
   void accept() {
     acceptor_.async_accept(asio::make_strand(context_),
                            [this](const error_code& error, auto socket) {
-                             if (error == asio::error::operation_aborted) return;
+                             if (!acceptor_.is_open()) return;
                              if (error) {
                                wait_and_accept();
                                return;
@@ -152,7 +211,7 @@ class AsioServer final : public HttpServer {
   void wait_and_accept() {
     retry_.expires_after(std::chrono::milliseconds(50));
     retry_.async_wait([this](const error_code& error) {
-      if (!error) accept();
+      if (!error && acceptor_.is_open()) accept();
     });
   }
 
@@ -160,14 +219,14 @@ class AsioServer final : public HttpServer {
     if (unix_socket_.empty()) {
       error_code ignored;
       socket.set_option(asio::ip::tcp::no_delay(true), ignored);
+      notice_lost_peer(socket.native_handle());
     }
     const bool full = shared_->connections >= shared_->limits.max_connections;
     const auto connection = std::make_shared<Connection>(std::move(socket), shared_);
     {
-      const std::scoped_lock lock(mutex_);
+      const std::scoped_lock lock(shared_->mutex);
       if (stopped_) return;
-      std::erase_if(open_, [](const auto& entry) { return entry.second.expired(); });
-      open_[connection.get()] = connection;
+      shared_->open[connection.get()] = connection;
     }
     if (full) {
       connection->refuse();
@@ -183,19 +242,25 @@ class AsioServer final : public HttpServer {
   asio::steady_timer retry_;
   uint16_t port_ = 0;
   std::string unix_socket_;
-  std::mutex mutex_;
-  std::map<Connection*, std::weak_ptr<Connection>> open_;
   std::vector<std::thread> threads_;
   std::atomic<bool> stopped_ = false;
 };
 
 }  // namespace
 
+std::string HttpAddress::name() const {
+  if (!unix_socket.empty()) return unix_socket;
+  const std::string bare = without_brackets(host);
+  const bool is_ipv6 = bare.find(':') != std::string::npos;
+  return (is_ipv6 ? "[" + bare + "]" : bare) + ":" + std::to_string(port);
+}
+
 Result<std::unique_ptr<HttpServer>> HttpServer::open(const HttpAddress& address,
                                                      const HttpLimits& limits,
                                                      int threads,
-                                                     HttpHandler handler) {
-  auto server = std::make_unique<AsioServer>(limits, std::move(handler));
+                                                     HttpHandler handler,
+                                                     HttpRefusal refuse_early) {
+  auto server = std::make_unique<AsioServer>(limits, std::move(handler), std::move(refuse_early));
   if (Status status = server->listen(address); !status) return status.error();
   server->start(threads);
   return std::unique_ptr<HttpServer>(std::move(server));

@@ -28,15 +28,19 @@ struct HttpAddress {
   std::string host = "0.0.0.0";  // name or address
   uint16_t port = 8000;          // 0: any free one
   std::string unix_socket;       // instead of host and port
+
+  std::string name() const;  // "[::1]:8000", or the path
 };
 
 class HttpServer {
  public:
-  // Binds and starts `threads` threads. The error names the address and why.
+  // Binds and starts `threads` threads. The error names the address and why. `refuse_early` may be
+  // empty.
   static Result<std::unique_ptr<HttpServer>> open(const HttpAddress& address,
                                                   const HttpLimits& limits,
                                                   int threads,
-                                                  HttpHandler handler);
+                                                  HttpHandler handler,
+                                                  HttpRefusal refuse_early = {});
   virtual ~HttpServer() = default;  // as stop()
 
   virtual uint16_t port() const = 0;  // the bound one; 0 for a Unix socket

@@ -32,6 +32,14 @@ bool sane_id(std::string_view id) {
   });
 }
 
+// http://host/path, as a client writes it to a proxy, is /path here.
+std::string_view without_authority(std::string_view target) {
+  static constexpr std::string_view kScheme = "http://";
+  if (!target.starts_with(kScheme)) return target;
+  const size_t path = target.find('/', kScheme.size());
+  return path == std::string_view::npos ? "/" : target.substr(path);
+}
+
 std::string new_request_id() {
   static const uint64_t process = random_seed();
   static std::atomic<uint64_t> counter = 0;
@@ -98,12 +106,10 @@ std::string percent_decode(std::string_view text) {
 }
 
 HttpRequest request_of(
-    boost::beast::http::request_parser<boost::beast::http::string_body>& parser) {
-  auto& message = parser.get();
+    const boost::beast::http::header<true, boost::beast::http::fields>& message) {
   HttpRequest request;
-  request.arrival = std::chrono::steady_clock::now();
   request.method = std::string(message.method_string());
-  std::string_view target(message.target().data(), message.target().size());
+  std::string_view target = without_authority({message.target().data(), message.target().size()});
   if (const size_t query = target.find('?'); query != std::string_view::npos) {
     request.query = std::string(target.substr(query + 1));
     target = target.substr(0, query);
@@ -113,7 +119,6 @@ HttpRequest request_of(
     request.headers.emplace_back(lower({field.name_string().data(), field.name_string().size()}),
                                  std::string(field.value().data(), field.value().size()));
   }
-  request.body = std::move(message.body());
   const std::string_view id = request.header("x-request-id");
   request.id = sane_id(id) ? std::string(id) : new_request_id();
   return request;

@@ -1,8 +1,8 @@
 // The HTTP/1.1 text we write, and the request as handlers see it.
 #pragma once
 
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/fields.hpp>
+#include <boost/beast/http/message.hpp>
 #include <string>
 #include <string_view>
 
@@ -10,8 +10,8 @@
 
 namespace baton {
 
-// Takes the body out of the parser.
-HttpRequest request_of(boost::beast::http::request_parser<boost::beast::http::string_body>& parser);
+// Without arrival.
+HttpRequest request_of(const boost::beast::http::header<true, boost::beast::http::fields>& message);
 
 // Head of a whole response, with Content-Length of its body.
 std::string response_head(const HttpResponse& response,

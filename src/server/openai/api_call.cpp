@@ -7,25 +7,36 @@
 namespace baton {
 namespace {
 
-void refuse(Service& service, Exchange& exchange, RequestRecord record, const ApiError& error) {
-  HttpResponse response = error_response(error);
-  record.status = response.status;
-  record.reason =
-      error.error.code == ErrorCode::kInternal ? EndReason::kError : EndReason::kRejected;
+void finish(Service& service, RequestRecord record, int status, EndReason reason) {
+  record.status = status;
+  record.reason = reason;
   record.times.end_to_end =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - record.arrival).count();
+  service.finished(record);
+}
+
+void refuse(Service& service, Exchange& exchange, RequestRecord record, const ApiError& error) {
+  HttpResponse response = error_response(error);
+  const int status = response.status;
   if (service.phase() == Phase::kDraining) response.close = true;
   exchange.respond(std::move(response));
-  service.finished(record);
+  finish(service,
+         std::move(record),
+         status,
+         error.error.code == ErrorCode::kInternal ? EndReason::kError : EndReason::kRejected);
 }
 
 void answer(Service& service,
             const std::shared_ptr<Exchange>& exchange,
             const ApiBody& body,
             const RequestRecord& record) {
+  if (exchange->abandoned()) {  // it waited for this thread longer than its client did
+    finish(service, record, http_status(ErrorCode::kCancelled), EndReason::kAbort);
+    return;
+  }
   std::optional<ApiError> error;
   try {
-    Result<Json> parsed = parse_body(exchange->request());
+    Result<Json> parsed = parse_body(exchange->request(), exchange->take_body());
     error = parsed ? body(service, exchange, *parsed, record) : ApiError{parsed.error()};
   } catch (const std::exception& e) {
     log_error("request " + record.id + " failed: " + std::string(e.what()).substr(0, 60));
@@ -36,13 +47,13 @@ void answer(Service& service,
 
 }  // namespace
 
-Result<Json> parse_body(const HttpRequest& request) {
+Result<Json> parse_body(const HttpRequest& request, const std::string& body) {
   if (const std::string_view encoding = request.header("content-encoding");
       !encoding.empty() && encoding != "identity") {
     return unsupported("request body: content-encoding is not supported, send it as it is");
   }
-  if (request.body.empty()) return invalid_argument("request body: expected JSON, got nothing");
-  Result<Json> parsed = parse_json(request.body, "request body");
+  if (body.empty()) return invalid_argument("request body: expected JSON, got nothing");
+  Result<Json> parsed = parse_json(body, "request body");
   if (!parsed) {
     Error error = parsed.error();
     // The parser quotes what it read last; clients and logs do without.

@@ -27,7 +27,7 @@ void run_api_call(Service& service,
                   ApiBody body);
 
 // The body as an object; the error never quotes what was sent.
-Result<Json> parse_body(const HttpRequest& request);
+Result<Json> parse_body(const HttpRequest& request, const std::string& body);
 
 // Model named in the body, or the served one when it names none; checks that it is served.
 std::optional<ApiError> read_model_name(Fields& fields, const Service& service);

@@ -11,10 +11,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "base/json.h"
@@ -64,6 +66,8 @@ class TestClient {
   ~TestClient() { close(); }
   TestClient(const TestClient&) = delete;
   TestClient& operator=(const TestClient&) = delete;
+
+  std::chrono::microseconds pause_between_reads{0};
 
   bool connected() const { return connected_; }
   void close() {
@@ -177,6 +181,7 @@ class TestClient {
 
   bool read_more() {
     char piece[16384];
+    if (pause_between_reads.count() > 0) std::this_thread::sleep_for(pause_between_reads);
     const ssize_t bytes = ::recv(socket_, piece, sizeof piece, 0);
     if (bytes == 0) ended_ = true;
     if (bytes <= 0) return false;

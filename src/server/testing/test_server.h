@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "server/http/server.h"
 #include "server/routes.h"
 #include "server/service.h"
 #include "server/testing/fake_engine.h"
@@ -99,10 +98,7 @@ class TestServer {
       : tokenizer_(tiny_tokenizer(chat_tokenizer_json())),
         engine_(std::make_unique<FakeEngine>(std::move(script))),
         service_(std::make_unique<Service>(std::move(options))) {
-    auto server = HttpServer::open(
-        {"127.0.0.1", 0, ""}, limits, 2, [this](std::shared_ptr<Exchange> exchange) {
-          handle_request(*service_, std::move(exchange));
-        });
+    auto server = open_api_server(*service_, {"127.0.0.1", 0, ""}, limits, 2);
     EXPECT_TRUE(server) << server.error().message;
     server_ = std::move(*server);
     service_->connections = [this] { return server_->connections(); };
