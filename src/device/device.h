@@ -18,6 +18,8 @@
 
 namespace baton {
 
+class ThreadPool;
+
 // Owns a piece of device or host memory; frees itself. Move-only.
 class Buffer {
  public:
@@ -79,6 +81,10 @@ class Queue {
   virtual Status begin_capture() = 0;
   virtual Result<std::unique_ptr<Graph>> end_capture() = 0;
   virtual void replay(const Graph& graph) = 0;
+
+  // Threads that host work on what the queue computed may share between synchronize() and the next
+  // kernel; null: the caller's alone.
+  virtual ThreadPool* host_pool() { return nullptr; }
 
   // A kernel table that hands an op (or a shape) to the reference composition says so here:
   // the first time per op is logged, all are counted.

@@ -132,11 +132,11 @@ void report(const char* what, int32_t batch, size_t prompt, const StepCost& cost
               cost.wall_us);
 }
 
-// The host sampler alone. `peaked` as a model that is sure of a few tokens; without it, normally
+constexpr size_t kVocab = 154880;  // GLM-5's
+
+// `peaked` as a model that is sure of a few tokens; without it, normally
 // distributed logits with a standard deviation of 3, of which top_p 0.95 keeps 13,600 tokens.
-void time_sampler(const char* what, const SamplingParams& sampling, bool peaked) {
-  constexpr size_t kVocab = 154880;  // GLM-5's
-  constexpr int kRows = 200;
+std::vector<float> make_logits(bool peaked) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0.0F, 3.0F);
   std::vector<float> logits(kVocab);
@@ -144,6 +144,13 @@ void time_sampler(const char* what, const SamplingParams& sampling, bool peaked)
   if (peaked) {
     for (int i = 0; i < 20; ++i) logits[random() % kVocab] = 18.0F + normal(random);
   }
+  return logits;
+}
+
+// The host sampler alone, one row.
+void time_sampler(const char* what, const SamplingParams& sampling, bool peaked) {
+  constexpr int kRows = 200;
+  const std::vector<float> logits = make_logits(peaked);
   Sequence sequence;
   sequence.request.sampling = sampling;
   sequence.tokens = {1, 2, 3};
@@ -165,6 +172,33 @@ void time_sampler(const char* what, const SamplingParams& sampling, bool peaked)
               cpu * 1e6 / kRows);
 }
 
+// A step's worth of rows, shared by threads as in the engine.
+void time_sampled_batch(int threads) {
+  constexpr size_t kRows = 64;
+  constexpr int kRounds = 20;
+  const std::vector<float> logits = make_logits(/*peaked=*/true);
+  std::vector<std::vector<float>> rows(kRows, logits);
+  std::vector<SamplerState> states(kRows);
+  Sequence sequence;
+  sequence.request.sampling.top_p = 0.95F;
+  std::vector<SampleJob> jobs;
+  for (size_t i = 0; i < kRows; ++i) {
+    states[i].seed = i;
+    jobs.push_back({.logits = rows[i], .sequence = &sequence, .state = &states[i]});
+  }
+  ThreadPool pool(threads);
+  sample_all(jobs, {}, &pool);
+  const double cpu = cpu_seconds();
+  const Clock::time_point from = Clock::now();
+  for (int i = 0; i < kRounds; ++i) sample_all(jobs, {}, &pool);
+  const double wall = std::chrono::duration<double>(Clock::now() - from).count();
+  std::printf("host sampler, %zu peaked rows, top_p, %d threads  cpu %8.1f us  wall %8.1f us\n",
+              kRows,
+              threads,
+              (cpu_seconds() - cpu) * 1e6 / kRounds,
+              wall * 1e6 / kRounds);
+}
+
 void time_samplers(bool peaked) {
   SamplingParams sampling;
   sampling.temperature = 1.0F;
@@ -181,6 +215,7 @@ void time_samplers(bool peaked) {
 void run() {
   time_samplers(/*peaked=*/false);
   time_samplers(/*peaked=*/true);
+  for (const int threads : {1, 2, 8}) time_sampled_batch(threads);
   KernelTable empty = planning_kernels();
   empty.argmax = &always_one;
   for (const int32_t batch : {1, 8, 64}) {

@@ -1,6 +1,7 @@
 #include "engine/sampler.h"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <string>
 
@@ -129,6 +130,28 @@ Result<OutputToken> sample(std::span<float> logits,
   const int32_t token = choose(row, s, uniform(state.seed, sequence.output_count()));
   if (s.logprobs < 0) return OutputToken{.token = token};
   return with_logprobs(edited ? LogitRow(raw) : row, token, s.logprobs);
+}
+
+void sample_all(std::span<SampleJob> jobs,
+                const std::vector<int32_t>& eos_token_ids,
+                ThreadPool* threads) {
+  const auto run = [&](int64_t begin, int64_t end, int) {
+    for (SampleJob& job :
+         jobs.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin))) {
+      try {
+        job.token = sample(job.logits, *job.sequence, *job.state, eos_token_ids);
+      } catch (const std::exception& error) {  // out of host memory; a worker must not throw
+        job.token = internal_error(std::string("sampling failed: ") + error.what());
+      }
+    }
+  };
+  const auto count = static_cast<int64_t>(jobs.size());
+  if (count == 0) return;
+  if (threads == nullptr) return run(0, count, 0);
+  // A piece is worth waking a thread for: about 10 us, at half a nanosecond a logit.
+  constexpr int64_t kLogitsPerPiece = 20'000;
+  const auto vocab = static_cast<int64_t>(jobs.front().logits.size());
+  threads->parallel_for(count, 1 + kLogitsPerPiece / vocab, run);
 }
 
 }  // namespace baton

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/thread_pool.h"
 #include "scheduler/request.h"
 #include "scheduler/sequence.h"
 
@@ -43,6 +44,19 @@ Result<OutputToken> sample(std::span<float> logits,
                            const Sequence& sequence,
                            SamplerState& state,
                            const std::vector<int32_t>& eos_token_ids);
+
+// One row of a step. Each row is of another sequence.
+struct SampleJob {
+  std::span<float> logits;
+  const Sequence* sequence = nullptr;
+  SamplerState* state = nullptr;
+  Result<OutputToken> token = OutputToken{};  // what sample() says
+};
+// sample() of every job, shared by `threads` (null: the caller's alone); the same tokens either
+// way.
+void sample_all(std::span<SampleJob> jobs,
+                const std::vector<int32_t>& eos_token_ids,
+                ThreadPool* threads);
 
 // The log-probability of `token` and the `top` best under raw logits. Same errors.
 Result<OutputToken> logprob_of(std::span<const float> logits, int32_t token, int32_t top);

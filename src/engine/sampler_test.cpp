@@ -155,6 +155,49 @@ TEST(Sampler, DependsOnSeedAndOutputIndexAlone) {
   EXPECT_GT(by_index.size(), 15U);
 }
 
+// Rows of many kinds, one of them bad: what each gives does not depend on who else is in the step
+// or on the threads.
+TEST(Sampler, GivesEveryRowOfAStepWhatItGetsAlone) {
+  constexpr size_t kVocab = 30000;  // more than one thread is woken for
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0.0F, 3.0F);
+  std::vector<std::vector<float>> rows(13, std::vector<float>(kVocab));
+  std::vector<Sequence> sequences;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    for (float& logit : rows[i]) logit = normal(random);
+    SamplingParams s = at_temperature(i % 4 == 0 ? 0.0F : 1.0F);
+    if (i % 2 == 0) s.presence_penalty = 1.0F;
+    if (i % 3 == 0) s.top_p = 0.9F;
+    if (i % 5 == 0) s.logprobs = 3;
+    sequences.push_back(sequence_with(s, {5, 6}, {7, 8}));
+  }
+  rows[6][100] = std::numeric_limits<float>::quiet_NaN();
+
+  ThreadPool pool(3);
+  for (ThreadPool* threads : {&pool, static_cast<ThreadPool*>(nullptr)}) {
+    std::vector<std::vector<float>> logits = rows;
+    std::vector<SamplerState> states(rows.size());
+    std::vector<SampleJob> jobs;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      states[i].seed = i;
+      jobs.push_back({.logits = logits[i], .sequence = &sequences[i], .state = &states[i]});
+    }
+    sample_all(jobs, kEos, threads);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      std::vector<float> alone = rows[i];
+      SamplerState state{.seed = i, .prompt_tokens = {}, .output_counts = {}};
+      const auto expected = sample(alone, sequences[i], state, kEos);
+      ASSERT_EQ(jobs[i].token.has_value(), i != 6) << i;
+      ASSERT_EQ(expected.has_value(), i != 6) << i;
+      if (!expected) continue;
+      EXPECT_EQ(jobs[i].token->token, expected->token) << i;
+      EXPECT_EQ(jobs[i].token->logprob, expected->logprob) << i;
+      EXPECT_EQ(jobs[i].token->top.size(), expected->top.size()) << i;
+    }
+  }
+  sample_all({}, kEos, &pool);
+}
+
 TEST(Sampler, AppliesPenaltiesAndBias) {
   SamplingParams greedy = at_temperature(0.0F);
   SamplingParams s = greedy;

@@ -20,6 +20,7 @@ class CpuQueue final : public Queue {
   void copy(void* to, const void* from, size_t bytes) override;
   void fill(void* to, uint8_t value, size_t bytes) override;
   Status synchronize() override { return {}; }
+  ThreadPool* host_pool() override { return &threads_; }
   std::unique_ptr<Event> record() override;
   bool supports_graphs() const override { return false; }
   Status begin_capture() override;

@@ -2,8 +2,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstdlib>
 
+#include "device/cpu/host_limits.h"
 #include "device/cuda/cuda_queue.h"
 
 namespace baton {
@@ -65,7 +67,10 @@ class CudaDevice final : public Device {
       cudaGetLastError();
       return internal_error(name_ + ": " + describe_cuda_error(error, "cudaStreamCreate"));
     }
-    return std::unique_ptr<Queue>(std::make_unique<CudaQueue>(index_, stream));
+    // Enough for the rows of a step; a machine with many devices has one such pool for each.
+    constexpr int kMostThreads = 8;
+    const int threads = std::min(host_threads(), kMostThreads);
+    return std::unique_ptr<Queue>(std::make_unique<CudaQueue>(index_, stream, threads));
   }
 
  private:

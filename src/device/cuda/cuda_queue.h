@@ -8,6 +8,7 @@
 
 #include <string>
 
+#include "base/thread_pool.h"
 #include "device/device.h"
 
 namespace baton {
@@ -18,7 +19,8 @@ std::string describe_cuda_error(cudaError_t error, std::string_view call);
 class CudaQueue final : public Queue {
  public:
   // Takes over `stream`, which belongs to device `index`.
-  CudaQueue(int index, cudaStream_t stream) : index_(index), stream_(stream) {}
+  CudaQueue(int index, cudaStream_t stream, int host_threads)
+      : index_(index), stream_(stream), host_pool_(host_threads) {}
   ~CudaQueue() override;
   CudaQueue(const CudaQueue&) = delete;
   CudaQueue& operator=(const CudaQueue&) = delete;
@@ -35,6 +37,7 @@ class CudaQueue final : public Queue {
   void copy(void* to, const void* from, size_t bytes) override;
   void fill(void* to, uint8_t value, size_t bytes) override;
   Status synchronize() override;
+  ThreadPool* host_pool() override { return &host_pool_; }
   std::unique_ptr<Event> record() override;
   bool supports_graphs() const override { return true; }
   Status begin_capture() override;
@@ -46,6 +49,7 @@ class CudaQueue final : public Queue {
 
   int index_;
   cudaStream_t stream_;
+  ThreadPool host_pool_;  // asleep but for the host's share of a step
   bool capturing_ = false;
   std::string error_;  // first failure since the last synchronize(); empty: none
 };
