@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -23,13 +24,13 @@ using Random = std::mt19937;
 using Row = std::vector<float>;
 
 struct Shape {
-  std::string name;
+  const char* name;
   float (*logit)(Random&);
 };
 float normal(Random& random) {
   return std::normal_distribution<float>(0.0F, 3.0F)(random);
 }
-const std::vector<Shape> kShapes{
+constexpr auto kShapes = std::to_array<Shape>({
     {"normal", &normal},
     {"few levels, many ties", [](Random& r) { return static_cast<float>(r() % 12) * 0.25F; }},
     {"all equal", [](Random&) { return -7.5F; }},
@@ -37,7 +38,7 @@ const std::vector<Shape> kShapes{
     {"mostly -inf", [](Random& r) { return r() % 8 == 0 ? normal(r) : -kInf; }},
     {"huge", [](Random& r) { return (r() % 2 == 0 ? 1e38F : -1e38F) * (1.0F + normal(r) * 0.1F); }},
     {"one above the rest", [](Random& r) { return r() % 997 == 0 ? 20.0F : normal(r); }},
-};
+});
 
 // A row with a finite maximum.
 Row make_row(const Shape& shape, size_t size, Random& random) {
@@ -127,10 +128,10 @@ TEST(LogitRow, DrawsFromTheSetThatSortingInDoubleWouldKeep) {
         const Expected expected = expect(row, filter);
         if (expected.close) continue;
         ++checked;
-        SCOPED_TRACE(shape.name + ", " + std::to_string(size) + " tokens, temperature " +
-                     std::to_string(filter.temperature) + " top_k " + std::to_string(filter.top_k) +
-                     " top_p " + std::to_string(filter.top_p) + " min_p " +
-                     std::to_string(filter.min_p));
+        SCOPED_TRACE(std::string(shape.name) + ", " + std::to_string(size) +
+                     " tokens, temperature " + std::to_string(filter.temperature) + " top_k " +
+                     std::to_string(filter.top_k) + " top_p " + std::to_string(filter.top_p) +
+                     " min_p " + std::to_string(filter.min_p));
         ASSERT_NO_FATAL_FAILURE(check_draws(row, filter, expected));
       }
     }
@@ -142,7 +143,7 @@ TEST(LogitRow, FindsTheBestAsSortingDoes) {
   Random random(12);
   for (const size_t size : {1U, 2U, 127U, 129U, 1000U, 10000U}) {
     for (const Shape& shape : kShapes) {
-      SCOPED_TRACE(shape.name + ", " + std::to_string(size));
+      SCOPED_TRACE(std::string(shape.name) + ", " + std::to_string(size));
       const Row row = make_row(shape, size, random);
       const std::vector<int32_t> order = sorted_tokens(row);
       const LogitRow logits(row);
