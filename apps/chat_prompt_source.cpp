@@ -20,7 +20,10 @@ std::string_view without_blanks(std::string_view text) {
 Status cut_after_final_message(const Conversation& conversation, ChatPrompt& prompt) {
   const std::string content = conversation.messages.back().value("content", "");
   const std::string_view text = without_blanks(content);
-  const size_t at = text.empty() ? std::string::npos : prompt.text.rfind(text);
+  // Not looked for in what the template wrote behind all text of the request.
+  const size_t end = prompt.untrusted.empty() ? 0 : prompt.untrusted.back().end;
+  const size_t at = text.empty() || text.size() > end ? std::string::npos
+                                                      : prompt.text.rfind(text, end - text.size());
   if (at == std::string::npos) {
     return invalid_argument("continue_final_message: the final message has no text to go on with");
   }

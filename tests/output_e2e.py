@@ -123,7 +123,7 @@ class EveryStreamInterval(unittest.TestCase):
         chats = [answer for answer, _ in expected[2 * len(self.PLAYS):]]
         plain, offered, cut, stopped = (chats[i::4] for i in range(4))
         self.assertEqual(plain[0]["content"], "今天🦀 é plain text")
-        self.assertEqual(plain[0]["bytes"].decode(), "今天🦀 é plain text")
+        self.assertEqual(plain[0]["bytes"].decode(), "今天🦀 é plain text<|endoftext|>")
         self.assertEqual((plain[1]["reasoning"], plain[1]["content"]),
                          ("plan 你", "answer 🦀<tool_call>not offered"))
         wanted = {"text": "ÄÖ 你好🦀 &lt; \"q\"\\ \n</b> </arg", "count": 12, "list": [1, "x"]}

@@ -56,14 +56,14 @@ class ScriptedSdk(unittest.TestCase):
         answer = self.chat("hi")
         self.assertEqual(answer.choices[0].message.content, TEXT)
         self.assertEqual(answer.choices[0].finish_reason, "stop")
-        self.assertEqual(answer.usage.completion_tokens, len(TEXT.encode()))
+        self.assertEqual(answer.usage.completion_tokens, len(TEXT.encode()) + 1)  # and the end
         self.assertIsNotNone(answer.usage.prompt_tokens_details.cached_tokens)
 
     def test_a_chat_streamed(self):
         chunks = list(self.chat("hi", stream=True, stream_options={"include_usage": True}))
         content, _, _, finish = join_stream(chunks)
         self.assertEqual((content, finish), (TEXT, "stop"))
-        self.assertEqual(chunks[-1].usage.completion_tokens, len(TEXT.encode()))
+        self.assertEqual(chunks[-1].usage.completion_tokens, len(TEXT.encode()) + 1)
         self.assertGreater(len(chunks), 5)
 
     def test_reasoning_is_split_off(self):

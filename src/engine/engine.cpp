@@ -356,7 +356,8 @@ Sampled EngineThread::take_sample(const Sequence& sequence,
     return {.token = -1, .error = bad_logits(sequence.output_count())};
   }
   const int32_t id = token.token;
-  if (judge(sequence, id, eos).append) {
+  const Verdict verdict = judge(sequence, id, eos);
+  if (verdict.append || verdict.stop_token) {
     owner.stream.add(std::move(token));
     ++counters_.generation_tokens;
     owner.last_token = Clock::now();
@@ -412,7 +413,7 @@ void EngineThread::finish(Client& owner, const Sequence& sequence, Finish&& end)
   if (!owner.scheduled) leave_queue(sequence);
   end.usage = {.prompt_tokens = sequence.prompt_tokens,
                .cached_tokens = std::max(0, sequence.cached_tokens),
-               .output_tokens = sequence.output_count()};
+               .output_tokens = sequence.output_count() + (end.stop_token ? 1 : 0)};
   const Time scheduled = owner.scheduled.value_or(now);
   const Time first = owner.first_token.value_or(now);
   end.usage.queue_seconds = seconds(owner.submitted, scheduled);

@@ -122,12 +122,12 @@ TEST(Engine, PlaysAScriptToItsEnd) {
   Client client;
   ASSERT_TRUE(engine->submit(request(1, numbered(5), client)));
   const Finish& finish = client.wait();
-  EXPECT_EQ(client.ids(), (std::vector<int32_t>{10, 11, 12}));
+  EXPECT_EQ(client.ids(), (std::vector<int32_t>{10, 11, 12, kEos}));
   EXPECT_EQ(finish.reason, FinishReason::kStop);
   EXPECT_EQ(finish.stop_token, kEos);
   EXPECT_EQ(finish.usage.prompt_tokens, 5);
-  EXPECT_EQ(finish.usage.output_tokens, 3);
-  EXPECT_EQ(client.pieces(), (std::vector<size_t>{1, 1, 1, 0}));
+  EXPECT_EQ(finish.usage.output_tokens, 4);
+  EXPECT_EQ(client.pieces(), (std::vector<size_t>{1, 1, 1, 1}));
   EXPECT_TRUE(engine->idle());
 }
 
@@ -161,8 +161,8 @@ TEST(Engine, DeliversTheFirstTokenAtOnceAndThenInPieces) {
   Client client;
   ASSERT_TRUE(engine->submit(request(1, numbered(5), client)));
   client.wait();
-  EXPECT_EQ(client.ids(), (std::vector<int32_t>{10, 11, 12, 13, 14, 15, 16, 17}));
-  EXPECT_EQ(client.pieces(), (std::vector<size_t>{1, 3, 3, 1}));
+  EXPECT_EQ(client.ids(), (std::vector<int32_t>{10, 11, 12, 13, 14, 15, 16, 17, kEos}));
+  EXPECT_EQ(client.pieces(), (std::vector<size_t>{1, 3, 3, 2}));
 }
 
 TEST(Engine, EndsAtStopIdsEosAndLimits) {
@@ -179,9 +179,9 @@ TEST(Engine, EndsAtStopIdsEosAndLimits) {
   ASSERT_TRUE(engine->submit(std::move(with_min)));
   ASSERT_TRUE(engine->submit(std::move(ignoring)));
   ASSERT_TRUE(engine->submit(request(4, numbered(5), length, 2)));
-  EXPECT_EQ(stop.ids(), (std::vector<int32_t>{10, 11}));
+  EXPECT_EQ(stop.ids(), (std::vector<int32_t>{10, 11, 12}));
   EXPECT_EQ(stop.wait().stop_token, 12);
-  EXPECT_EQ(held.ids(), (std::vector<int32_t>{10, 11, 0, 13}));
+  EXPECT_EQ(held.ids(), (std::vector<int32_t>{10, 11, 0, 13, kEos}));
   EXPECT_EQ(held.wait().reason, FinishReason::kStop);
   EXPECT_EQ(eos.ids(), (std::vector<int32_t>{10, 11, 12, 13, kEos, kEos}));
   EXPECT_EQ(eos.wait().reason, FinishReason::kLength);
@@ -218,8 +218,8 @@ TEST(Engine, EndsOnlyTheRequestWhoseLogitsAreNotNumbers) {
       made.sampling.temperature = temperature;
       ASSERT_TRUE(engine->submit(std::move(made)));
     }
-    EXPECT_EQ(clients[0].ids(), (std::vector<int32_t>{10, 11, 12, 13, 14, 15}));
-    EXPECT_EQ(clients[3].ids(), (std::vector<int32_t>{10, 11, 12, 13, 14, 15}));
+    EXPECT_EQ(clients[0].ids(), (std::vector<int32_t>{10, 11, 12, 13, 14, 15, kEos}));
+    EXPECT_EQ(clients[3].ids(), (std::vector<int32_t>{10, 11, 12, 13, 14, 15, kEos}));
     EXPECT_EQ(clients[1].ids(), (std::vector<int32_t>{20, 21}));
     EXPECT_EQ(clients[2].ids(), (std::vector<int32_t>{30, 31, 32}));
     for (const size_t bad : {1U, 2U}) {

@@ -47,8 +47,8 @@ struct OutputToken {
 
 struct RequestUsage {
   int32_t prompt_tokens = 0;
-  int32_t cached_tokens = 0;  // of the prompt, found in the prefix cache on first admission
-  int32_t output_tokens = 0;
+  int32_t cached_tokens = 0;     // of the prompt, found in the prefix cache on first admission
+  int32_t output_tokens = 0;     // with the one that ended it
   double queue_seconds = 0.0;    // submit to first scheduled
   double prefill_seconds = 0.0;  // first scheduled to first token
   double decode_seconds = 0.0;   // first token to last
@@ -56,8 +56,9 @@ struct RequestUsage {
 
 struct Finish {
   FinishReason reason = FinishReason::kStop;
-  std::optional<int32_t> stop_token;  // the eos or stop id that ended it (not in the tokens)
-  std::optional<Error> error;         // with kError
+  // The eos or stop id that ended it: the last of this delivery's tokens, and no text.
+  std::optional<int32_t> stop_token;
+  std::optional<Error> error;  // with kError
   RequestUsage usage;
 };
 

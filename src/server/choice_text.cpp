@@ -24,12 +24,15 @@ ChoiceText::ChoiceText(const Tokenizer& tokenizer, const ChoiceTextOptions& opti
       stops_(options.stop, options.include_stop),
       stop_strings_(options.stop),
       tags_(options.parser ? options.tags : OutputTagTokens{}),
-      stop_token_ids_(options.stop_token_ids) {
+      stop_token_ids_(options.stop_token_ids),
+      include_stop_(options.include_stop),
+      one_call_(options.one_call) {
   if (options.parser) parser_.emplace(*options.parser);
 }
 
 bool ChoiceText::push(OutputToken token, Piece& piece) {
   ++tokens_;
+  const bool was_in_reasoning = in_reasoning();
   if (const auto tag = tags_.find(token.token); tag != tags_.end()) {
     add_text(detokenizer_.finish(), piece);
     add_tag(tag->second, piece);
@@ -37,9 +40,20 @@ bool ChoiceText::push(OutputToken token, Piece& piece) {
     add_text(detokenizer_.push(token.token), piece);
   }
   piece.tokens.push_back(std::move(token));
-  if (!stops_.found()) return false;
-  end_with_stop_string(piece);
+  if (was_in_reasoning || in_reasoning()) ++reasoning_tokens_;
+  if (stops_.found()) {
+    end_with_stop_string(piece);
+    return true;
+  }
+  if (!one_call_ || !parser_ || parser_->closed_calls() == 0) return false;
+  end({.finish_reason = "tool_calls"}, piece);
   return true;
+}
+
+void ChoiceText::push_stop_token(OutputToken token, Piece& piece) {
+  ++tokens_;
+  if (include_stop_ && names(token.token)) add_text(detokenizer_.push(token.token), piece);
+  piece.tokens.push_back(std::move(token));
 }
 
 void ChoiceText::finish(const Finish& finish, Piece& piece) {
@@ -54,10 +68,7 @@ void ChoiceText::finish(const Finish& finish, Piece& piece) {
   const bool called = parser_ && parser_->closed_calls() > 0;
   const bool cut = finish.reason == FinishReason::kLength;
   ChoiceEnd how{.finish_reason = cut ? "length" : called ? "tool_calls" : "stop"};
-  const auto& ids = stop_token_ids_;
-  if (finish.stop_token && std::find(ids.begin(), ids.end(), *finish.stop_token) != ids.end()) {
-    how.stop_token = finish.stop_token;
-  }
+  if (finish.stop_token && names(*finish.stop_token)) how.stop_token = finish.stop_token;
   end(std::move(how), piece);
 }
 
@@ -122,6 +133,12 @@ void ChoiceText::take(OutputDelta&& delta, Piece& piece) {
 
 void ChoiceText::close_parser(Piece& piece) {
   if (parser_) take(parser_->finish(), piece);
+}
+
+// Whether it is one the request named; the model's own are not told.
+bool ChoiceText::names(int32_t stop_token) const {
+  const auto& ids = stop_token_ids_;
+  return std::find(ids.begin(), ids.end(), stop_token) != ids.end();
 }
 
 void ChoiceText::end(ChoiceEnd how, Piece& piece) const {

@@ -46,7 +46,8 @@ using OutputTagTokens = std::map<int32_t, OutputTag>;
 struct ChoiceTextOptions {
   std::vector<std::string> stop;
   std::vector<int32_t> stop_token_ids;  // the request's, without the model's own
-  bool include_stop = false;
+  bool include_stop = false;  // the stop string, or the token of a stop id, is part of the text
+  bool one_call = false;      // the first finished tool call ends the answer
   bool skip_special_tokens = true;
   std::optional<OutputParserOptions> parser;  // absent: all is content
   OutputTagTokens tags;
@@ -56,13 +57,16 @@ class ChoiceText {
  public:
   ChoiceText(const Tokenizer& tokenizer, const ChoiceTextOptions& options);
 
-  // Adds one token to `piece`. True when it completed a stop string: `piece` then has its end,
-  // and later tokens are not to be pushed.
+  // Adds one token to `piece`. True when it completed a stop string, or the one call there may be:
+  // `piece` then has its end, and later tokens are not to be pushed.
   bool push(OutputToken token, Piece& piece);
+  // The eos or stop id that ended the sequence: counted and listed, but no text.
+  void push_stop_token(OutputToken token, Piece& piece);
   // The sequence ended by itself.
   void finish(const Finish& finish, Piece& piece);
 
   int32_t tokens() const { return tokens_; }
+  int32_t reasoning_tokens() const { return reasoning_tokens_; }
 
  private:
   // What went into the stop matcher and has not come out: a tag, or plain text.
@@ -77,6 +81,8 @@ class ChoiceText {
   void end_with_stop_string(Piece& piece);
   void take(OutputDelta&& delta, Piece& piece);
   void close_parser(Piece& piece);
+  bool in_reasoning() const { return parser_ && parser_->in_reasoning(); }
+  bool names(int32_t stop_token) const;
   void end(ChoiceEnd how, Piece& piece) const;
 
   Detokenizer detokenizer_;
@@ -85,8 +91,11 @@ class ChoiceText {
   std::optional<OutputParser> parser_;
   const OutputTagTokens tags_;
   const std::vector<int32_t> stop_token_ids_;
+  const bool include_stop_;
+  const bool one_call_;
   std::deque<Held> held_;
   int32_t tokens_ = 0;
+  int32_t reasoning_tokens_ = 0;
   bool said_something_ = false;
 };
 

@@ -165,9 +165,15 @@ void Generation::take_tokens(size_t index, StreamUpdate& update, Piece& piece) {
   if (update.tokens.empty()) return;
   note_tokens(choice, update.tokens.size(), Clock::now());
   if (choice.discard_output) return;
+  const bool has_stop_token = update.finish && update.finish->stop_token;
   for (OutputToken& token : update.tokens) {
+    if (has_stop_token && &token == &update.tokens.back()) {
+      choice.text.push_stop_token(std::move(token), piece);
+      return;
+    }
     if (!choice.text.push(std::move(token), piece)) continue;
     choice.shown_end = true;
+    if (!reason_) reason_ = end_reason_of(*piece.end);
     if (!update.finish) engine_.cancel(choice.id, FinishReason::kStop);
     return;
   }
@@ -182,10 +188,7 @@ void Generation::take_finish(size_t index, const Finish& finish, Piece& piece) {
   times.queue_seconds = std::max(times.queue_seconds, finish.usage.queue_seconds);
   times.prefill_seconds = std::max(times.prefill_seconds, finish.usage.prefill_seconds);
   times.decode_seconds = std::max(times.decode_seconds, finish.usage.decode_seconds);
-  if (choice.shown_end) {
-    if (!reason_) reason_ = EndReason::kStop;
-    return;
-  }
+  if (choice.shown_end) return;
   choice.shown_end = true;
   if (finish.reason == FinishReason::kError || finish.reason == FinishReason::kAbort) {
     if (exchange_->abandoned()) return;
@@ -214,8 +217,11 @@ void Generation::note_tokens(Choice& choice, size_t count, Clock::time_point whe
 }
 
 UsageSum Generation::usage() const {
-  UsageSum sum{prompt_tokens_, cached_tokens_, 0};
-  for (const Choice& choice : choices_) sum.completion_tokens += choice.text.tokens();
+  UsageSum sum{.prompt_tokens = prompt_tokens_, .cached_tokens = cached_tokens_};
+  for (const Choice& choice : choices_) {
+    sum.completion_tokens += choice.text.tokens();
+    sum.reasoning_tokens += choice.text.reasoning_tokens();
+  }
   return sum;
 }
 

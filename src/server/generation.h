@@ -21,6 +21,7 @@ struct UsageSum {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
   int64_t completion_tokens = 0;
+  int64_t reasoning_tokens = 0;  // of the completion, its tags too
 };
 
 // Gives an answer its form. Streamed: frames are appended to the stream as pieces come. Whole:

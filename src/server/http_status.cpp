@@ -25,6 +25,24 @@ const char* error_type(ErrorCode code) {
   return "internal_error";
 }
 
+// Empty: the message and the field say it.
+const char* default_code(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kResourceExhausted:
+      return "rate_limit_exceeded";
+    case ErrorCode::kUnavailable:
+      return "service_unavailable";
+    case ErrorCode::kInternal:
+      return "internal_error";
+    default:
+      return "";
+  }
+}
+
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
 }  // namespace
 
 int http_status(ErrorCode code) {
@@ -47,10 +65,11 @@ int http_status(ErrorCode code) {
 }
 
 std::string error_object(const ApiError& error) {
-  Json object = {{"message", error.error.message.substr(0, kMaxMessage)},
-                 {"type", error_type(error.error.code)},
-                 {"param", error.param.empty() ? Json(nullptr) : Json(error.param)},
-                 {"code", http_status(error.error.code)}};
+  Json object = {
+      {"message", error.error.message.substr(0, kMaxMessage)},
+      {"type", error_type(error.error.code)},
+      {"param", text_or_null(error.param)},
+      {"code", text_or_null(error.code.empty() ? default_code(error.error.code) : error.code)}};
   return dump_json(object);
 }
 

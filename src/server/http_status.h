@@ -13,12 +13,13 @@ namespace baton {
 struct ApiError {
   Error error;
   std::string param = {};  // "max_tokens"; empty: none
+  std::string code = {};  // "context_length_exceeded": what programs look for; empty: by error.code
 };
 
 int http_status(ErrorCode code);
 
-// {"message", "type", "param", "code"}; the message is cut to a length that cannot carry a
-// whole prompt.
+// {"message", "type", "param", "code"}, the last two text or null as OpenAI's; the message is cut
+// to a length that cannot carry a whole prompt.
 std::string error_object(const ApiError& error);
 
 // Status, {"error": error_object}, and Retry-After where trying again makes sense.

@@ -1,5 +1,7 @@
 #include "server/routes.h"
 
+#include <strings.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -44,21 +46,23 @@ bool is_known(std::string_view path) {
          });
 }
 
-HttpResponse path_error(int status, const std::string& message) {
+HttpResponse path_error(int status, const std::string& message, const Json& code = nullptr) {
   const char* type = status == 404 ? "not_found_error" : "invalid_request_error";
-  return {
-      .status = status,
-      .body =
-          "{\"error\":" +
-          dump_json({{"message", message}, {"type", type}, {"param", nullptr}, {"code", status}}) +
-          "}"};
+  return {.status = status,
+          .body = "{\"error\":" +
+                  dump_json(
+                      {{"message", message}, {"type", type}, {"param", nullptr}, {"code", code}}) +
+                  "}"};
 }
 
 // Compared in constant time: the time says nothing about the key.
 bool has_key(const HttpRequest& request, const std::string& key) {
   static constexpr std::string_view kBearer = "Bearer ";
   std::string_view given = request.header("authorization");
-  if (!given.starts_with(kBearer)) return false;
+  if (given.size() < kBearer.size() ||
+      strncasecmp(given.data(), kBearer.data(), kBearer.size()) != 0) {
+    return false;
+  }
   given.remove_prefix(kBearer.size());
   unsigned difference = given.size() == key.size() ? 0 : 1;
   for (size_t i = 0; i < key.size(); ++i) {
@@ -82,6 +86,13 @@ HttpResponse method_not_allowed(const std::string& path,
                                 const std::string& method) {
   HttpResponse response = path_error(405, path + " takes " + right + ", got " + method);
   response.headers.emplace_back("allow", right);
+  return response;
+}
+
+HttpResponse key_missing() {
+  HttpResponse response = path_error(
+      401, "expected the API key in an Authorization header: Bearer KEY", "invalid_api_key");
+  response.headers.emplace_back("www-authenticate", "Bearer");
   return response;
 }
 
@@ -120,7 +131,7 @@ Decision decide(const Service& service, const HttpRequest& request) {
   }
   const std::string& key = service.options().api_key;
   if (route->needs_key && !key.empty() && !has_key(request, key)) {
-    return {.refusal = path_error(401, "expected the API key in an Authorization header")};
+    return {.refusal = key_missing()};
   }
   return {.route = route};
 }

@@ -434,7 +434,7 @@ TEST(Server, EndsOpenStreamsWithAnErrorWhenTheDrainTimeIsOver) {
   ASSERT_TRUE(running.read_until("content"));
   server.service().abort_all("the server is shutting down");
   const TestResponse ended = running.read_response();
-  EXPECT_EQ(ended.events().back()["error"]["code"], 503);
+  EXPECT_EQ(ended.events().back()["error"]["code"], "service_unavailable");
   EXPECT_TRUE(ended.body.ends_with("data: [DONE]\n\n"));
   EXPECT_TRUE(running.at_end());
 }

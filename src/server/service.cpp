@@ -8,7 +8,11 @@
 namespace baton {
 
 Service::Service(ServiceOptions options)
-    : options_(std::move(options)), workers_(options_.worker_threads) {}
+    : options_(std::move(options)),
+      started_(std::chrono::duration_cast<std::chrono::seconds>(
+                   std::chrono::system_clock::now().time_since_epoch())
+                   .count()),
+      workers_(options_.worker_threads) {}
 
 Service::~Service() = default;
 

@@ -76,6 +76,7 @@ class Service {
   ~Service();
 
   const ServiceOptions& options() const { return options_; }
+  int64_t started() const { return started_; }  // Unix seconds
   Metrics& metrics() { return metrics_; }
   WorkerPool& workers() { return workers_; }
 
@@ -107,6 +108,7 @@ class Service {
 
  private:
   const ServiceOptions options_;
+  const int64_t started_;
   Metrics metrics_;
   std::atomic<Phase> phase_ = Phase::kLoading;
   std::unique_ptr<ServedModel> owned_model_;

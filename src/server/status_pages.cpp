@@ -1,7 +1,5 @@
 #include "server/status_pages.h"
 
-#include "server/openai/answer_parts.h"
-
 #ifndef BATON_VERSION
 #define BATON_VERSION "unknown"
 #endif
@@ -31,7 +29,7 @@ Json model_card(const Service& service, const std::string& name) {
   const ServedModel* model = service.model();
   return {{"id", name},
           {"object", "model"},
-          {"created", unix_seconds()},
+          {"created", service.started()},
           {"owned_by", "baton"},
           {"root", service.options().model_names[0]},
           {"parent", nullptr},
@@ -57,7 +55,7 @@ void handle_model(Service& service, std::shared_ptr<Exchange> exchange) {
   const std::string name =
       exchange->request().path.substr(exchange->request().path.find("models/") + 7);
   if (Status known = service.check_model(name); !known) {
-    exchange->respond(error_response({known.error(), "model"}));
+    exchange->respond(error_response({known.error(), "model", "model_not_found"}));
     return;
   }
   respond_json(*exchange, model_card(service, name));

@@ -220,7 +220,7 @@ void Connection::dispatch() {
     log_error(std::string("request ") + exchange->request().id + " failed: " + e.what());
     exchange->respond({.status = 500,
                        .body = R"({"error":{"message":"internal error","type":"internal_error",)"
-                               R"("param":null,"code":500}})"});
+                               R"("param":null,"code":"internal_error"}})"});
   }
 }
 
@@ -250,11 +250,12 @@ void Connection::on_watched(const error_code& error, size_t bytes) {
 // ---- ending ------------------------------------------------------------------------------
 
 void Connection::refuse_request(int status, const std::string& message) {
-  const Json error = {{"error",
-                       {{"message", message},
-                        {"type", status == 503 ? "service_unavailable" : "invalid_request_error"},
-                        {"param", nullptr},
-                        {"code", status}}}};
+  const Json error = {
+      {"error",
+       {{"message", message},
+        {"type", status == 503 ? "service_unavailable_error" : "invalid_request_error"},
+        {"param", nullptr},
+        {"code", nullptr}}}};
   refuse_request({.status = status, .body = dump_json(error)});
 }
 

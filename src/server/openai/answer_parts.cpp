@@ -9,9 +9,10 @@
 namespace baton {
 namespace {
 
-void append_token_logprob(std::string& out, const Tokenizer& tokenizer, int32_t id, float logprob) {
+void append_token_logprob(
+    std::string& out, const Tokenizer& tokenizer, int32_t id, float logprob, bool as_id) {
   out += "{\"token\":";
-  append_json_string(out, token_text(tokenizer, id));
+  append_json_string(out, as_id ? token_id_text(id) : token_text(tokenizer, id));
   out += ",\"logprob\":";
   append_logprob(out, logprob);
   out += ",\"bytes\":";
@@ -22,6 +23,10 @@ void append_token_logprob(std::string& out, const Tokenizer& tokenizer, int32_t 
 
 std::string token_text(const Tokenizer& tokenizer, int32_t id) {
   return replace_invalid_utf8(tokenizer.token_bytes(id));
+}
+
+std::string token_id_text(int32_t id) {
+  return "token_id:" + std::to_string(id);
 }
 
 int64_t unix_seconds() {
@@ -50,22 +55,27 @@ void append_usage(std::string& out, const UsageSum& usage) {
   append_number(out, usage.completion_tokens);
   out += ",\"prompt_tokens_details\":{\"cached_tokens\":";
   append_number(out, usage.cached_tokens);
+  out += "},\"completion_tokens_details\":{\"reasoning_tokens\":";
+  append_number(out, usage.reasoning_tokens);
   out += "}}";
 }
 
 void append_chat_logprobs(std::string& out,
                           const Tokenizer& tokenizer,
                           const std::vector<OutputToken>& tokens,
-                          int alternatives) {
+                          const AnswerOptions& options) {
+  const auto append = [&](int32_t id, float logprob) {
+    append_token_logprob(out, tokenizer, id, logprob, options.tokens_as_ids);
+  };
   out += "{\"content\":[";
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (i > 0) out += ',';
-    append_token_logprob(out, tokenizer, tokens[i].token, tokens[i].logprob);
+    append(tokens[i].token, tokens[i].logprob);
     out += ",\"top_logprobs\":[";
-    const size_t count = std::min(tokens[i].top.size(), static_cast<size_t>(alternatives));
+    const size_t count = std::min(tokens[i].top.size(), static_cast<size_t>(options.logprobs));
     for (size_t j = 0; j < count; ++j) {
       if (j > 0) out += ',';
-      append_token_logprob(out, tokenizer, tokens[i].top[j].token, tokens[i].top[j].logprob);
+      append(tokens[i].top[j].token, tokens[i].top[j].logprob);
       out += '}';
     }
     out += "]}";

@@ -23,6 +23,8 @@ struct AnswerOptions {
   bool include_usage = false;
   bool continuous_usage = false;
   bool return_token_ids = false;
+  bool tokens_as_ids = false;  // logprobs name tokens "token_id:5"
+  bool include_reasoning = true;
 };
 
 // {"id":...,"object":object,"created":...,"model":... without the closing brace.
@@ -35,7 +37,7 @@ void append_usage(std::string& out, const UsageSum& usage);
 void append_chat_logprobs(std::string& out,
                           const Tokenizer& tokenizer,
                           const std::vector<OutputToken>& tokens,
-                          int alternatives);
+                          const AnswerOptions& options);
 
 // "length" or null, and vLLM's stop_reason beside it: the stop string or id, or null.
 void append_finish(std::string& out, const std::optional<ChoiceEnd>& end);
@@ -47,6 +49,8 @@ void append_token_ids(std::string& out,
 
 // The readable form of a token: its text, with U+FFFD for parts of characters.
 std::string token_text(const Tokenizer& tokenizer, int32_t id);
+// "token_id:5"
+std::string token_id_text(int32_t id);
 
 int64_t unix_seconds();
 

@@ -73,8 +73,10 @@ Result<Json> parse_body(const HttpRequest& request, const std::string& body) {
 
 std::optional<ApiError> read_model_name(Fields& fields, const Service& service) {
   const std::optional<std::string> name = fields.string("model");
-  if (!name) return fields.error();
-  if (Status known = service.check_model(*name); !known) return ApiError{known.error(), "model"};
+  if (!name || name->empty()) return fields.error();
+  if (Status known = service.check_model(*name); !known) {
+    return ApiError{known.error(), "model", "model_not_found"};
+  }
   return std::nullopt;
 }
 

@@ -1,5 +1,7 @@
 #include "server/openai/chat.h"
 
+#include <algorithm>
+
 #include "server/openai/api_call.h"
 #include "server/openai/chat_messages.h"
 #include "server/openai/chat_writer.h"
@@ -24,38 +26,62 @@ void read_logprobs(Fields& fields, SamplingParams& sampling) {
   if (wanted) sampling.logprobs = static_cast<int32_t>(top.value_or(0));
 }
 
-// What would need a grammar is refused: an answer without the constraint would look valid.
-void refuse_constraints(Fields& fields) {
-  if (const Json* format = fields.any("response_format")) {
-    if (!format->is_object() || format->value("type", Json()) != "text") {
-      fields.fail("response_format", "only {\"type\":\"text\"} is supported");
-    }
-  }
-  for (const std::string_view name :
-       {"structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"}) {
-    if (fields.any(name) != nullptr) fields.fail(name, "constrained output is not supported");
+struct ToolWishes {
+  bool parse = false;     // look for calls in the answer
+  bool one_call = false;  // the first one ends it
+};
+
+bool offers(const Conversation& prompt, const Json& name) {
+  return std::any_of(prompt.tools.begin(), prompt.tools.end(), [&](const Json& tool) {
+    return tool["function"]["name"] == name;
+  });
+}
+
+// {"type":"function","function":{"name":...}}, or the flat form of the Responses API.
+void check_named_choice(Fields& fields, const Json& choice, const Conversation& prompt) {
+  const Json function = choice.value("function", choice);
+  const Json name = function.is_object() ? function.value("name", Json()) : Json();
+  if (!name.is_string()) {
+    fields.fail("tool_choice", "expected none, auto, required or a function with its name");
+  } else if (!offers(prompt, name)) {
+    fields.fail("tool_choice", "no tool is named " + name.get<std::string>().substr(0, 100));
   }
 }
 
-// True when calls are to be parsed.
-bool read_tool_choice(Fields& fields,
-                      const Conversation& prompt,
-                      std::vector<std::string>& warnings) {
-  fields.accept({"parallel_tool_calls"});
-  const Json* choice = fields.any("tool_choice");
-  if (choice == nullptr) return !prompt.tools.is_null();
-  if (*choice == "none") return false;
+ToolWishes read_tool_wishes(Fields& fields,
+                            const Conversation& prompt,
+                            std::vector<std::string>& warnings) {
+  ToolWishes wishes;
+  wishes.one_call = !fields.boolean("parallel_tool_calls").value_or(true);
+  const Json* given = fields.any("tool_choice");
+  const Json choice = given == nullptr ? Json("auto") : *given;
+  if (choice == "none") return wishes;
   if (prompt.tools.is_null()) {
-    if (*choice != "auto") fields.fail("tool_choice", "only allowed with tools");
-    return false;
+    if (choice != "auto") fields.fail("tool_choice", "only allowed with tools");
+    return wishes;
   }
-  if (*choice == "auto") return true;
-  if (*choice != "required" && !choice->is_object()) {
-    fields.fail("tool_choice", "expected none, auto, required or a function");
-    return false;
+  wishes.parse = true;
+  if (choice == "auto") return wishes;
+  if (choice.is_object()) {
+    check_named_choice(fields, choice, prompt);
+  } else if (choice != "required") {
+    fields.fail("tool_choice", "expected none, auto, required or a function with its name");
   }
   warnings.emplace_back("tool_choice: a call is not enforced");
-  return true;
+  return wishes;
+}
+
+// What the answer may not keep, though it looks as if it did.
+void warn_of_tools(const ServedModel& model,
+                   const Conversation& prompt,
+                   std::vector<std::string>& warnings) {
+  if (!model.parse_tool_calls) {
+    warnings.emplace_back("tools: no format of tool calls is known; a call stays in the content");
+  }
+  const bool strict = std::any_of(prompt.tools.begin(), prompt.tools.end(), [](const Json& tool) {
+    return tool["function"].value("strict", Json()) == true;
+  });
+  if (strict) warnings.emplace_back("tools: strict is not enforced");
 }
 
 OutputParserOptions parser_options(const ServedModel& model,
@@ -94,12 +120,10 @@ std::optional<ApiError> answer_chat(Service& service,
   RequestOptions options = read_request_options(fields, model);
   const auto max_tokens = read_max_tokens(fields);
   read_logprobs(fields, options.sampling);
-  refuse_constraints(fields);
+  const bool include_reasoning = fields.boolean("include_reasoning").value_or(true);
   std::vector<std::string> warnings;
-  const bool tool_calls = read_tool_choice(fields, prompt, warnings);
-  if (tool_calls && !model.parse_tool_calls) {
-    warnings.emplace_back("tools: no format of tool calls is known; a call stays in the content");
-  }
+  const ToolWishes tools = read_tool_wishes(fields, prompt, warnings);
+  if (tools.parse) warn_of_tools(model, prompt, warnings);
   if (fields.error()) return fields.error();
   UnknownFields unknown = check_unknown(fields, service.options().strict_requests);
   if (unknown.error) return unknown.error;
@@ -109,23 +133,21 @@ std::optional<ApiError> answer_chat(Service& service,
     return ApiError{invalid_argument("the model has no chat template; use /v1/completions")};
   }
   if (text_bytes > max_prompt_bytes(model)) {
-    return ApiError{invalid_argument("messages: " + std::to_string(text_bytes) +
-                                     " bytes cannot fit a context of " +
-                                     std::to_string(model.max_model_len) + " tokens"),
-                    "messages"};
+    return context_exceeded(std::to_string(text_bytes) + " bytes", "messages", model);
   }
   Result<std::vector<int32_t>> ids = model.chat_prompt(prompt);
   if (!ids) return ApiError{ids.error(), "messages"};
-  Result<int32_t> fitted = fit_max_tokens(ids->size(), max_tokens, model);
-  if (!fitted) return ApiError{fitted.error(), "messages"};
-  options.sampling.max_tokens = *fitted;
-  if (auto error = fit_min_tokens(max_tokens, options.sampling)) return error;
+  shorten_prompt(*ids, options, max_tokens, model);
+  if (auto error = fit_tokens("messages", ids->size(), max_tokens, model, options.sampling)) {
+    return error;
+  }
 
   GenerationPlan plan;
   plan.text = options.text;
-  if (model.parse_reasoning || (tool_calls && model.parse_tool_calls)) {
-    plan.text.parser = parser_options(model, prompt, *ids, tool_calls);
+  if (model.parse_reasoning || (tools.parse && model.parse_tool_calls)) {
+    plan.text.parser = parser_options(model, prompt, *ids, tools.parse);
     plan.text.tags = model.tags;
+    plan.text.one_call = tools.one_call;
   }
   plan.cache_salt = options.cache_salt;
   plan.priority = options.priority;
@@ -142,7 +164,9 @@ std::optional<ApiError> answer_chat(Service& service,
                        {options.sampling.logprobs,
                         options.include_usage,
                         options.continuous_usage,
-                        options.return_token_ids},
+                        options.return_token_ids,
+                        options.tokens_as_ids,
+                        include_reasoning},
                        plan.choices.size(),
                        options.stream,
                        options.return_token_ids ? std::move(*ids) : std::vector<int32_t>(),

@@ -35,7 +35,10 @@ bool flatten_content(const Json& content, const std::string& name, Fields& field
                found != part.end() && found->is_string()) {
       text += found->get_ref<const std::string&>();
     } else {
-      fields.fail(at(name, i), "only text parts are supported");
+      fields.fail(at(name, i),
+                  type.is_string() ? "only text parts are supported, got '" +
+                                         type.get<std::string>().substr(0, 40) + "'"
+                                   : "expected a text part");
       return false;
     }
   }
@@ -43,13 +46,13 @@ bool flatten_content(const Json& content, const std::string& name, Fields& field
   return true;
 }
 
-bool has_calls(const Json& message) {
-  const auto calls = message.find("tool_calls");
-  return calls != message.end() && calls->is_array() && !calls->empty();
-}
-
 // The template side turns the arguments into objects; here only what every call needs.
 bool read_calls(const std::string& name, Fields& fields, Json& message) {
+  if (const auto legacy = message.find("function_call");
+      legacy != message.end() && !legacy->is_null()) {
+    fields.fail(name + ".function_call", "is not supported; use tool_calls");
+    return false;
+  }
   const auto calls = message.find("tool_calls");
   if (calls == message.end()) return true;
   if (calls->is_null() || (calls->is_array() && calls->empty())) {
@@ -95,10 +98,7 @@ bool read_message(const Json& given, const std::string& name, Fields& fields, Js
   if (!read_calls(name, fields, out)) return false;
   const auto content = given.find("content");
   if (content == given.end() || content->is_null()) {
-    const bool may_lack =
-        role_name == "assistant" &&
-        (has_calls(out) || given.contains("reasoning_content") || given.contains("reasoning"));
-    if (!may_lack) {
+    if (role_name != "assistant") {  // which may have said nothing, or only called
       fields.fail(name + ".content", "expected a string or a list of text parts");
       return false;
     }
@@ -121,6 +121,10 @@ Json read_tools(Fields& fields) {
   Json out = Json::array();
   for (size_t i = 0; i < tools->size(); ++i) {
     const Json& tool = (*tools)[i];
+    if (tool.is_object() && tool.value("type", Json("function")) != "function") {
+      fields.fail(at("tools", i) + ".type", "only function is supported");
+      return nullptr;
+    }
     const bool nested = tool.is_object() && tool.contains("function");
     const Json& function = nested ? tool["function"] : tool;
     if (!function.is_object() || !function.contains("name") || !function["name"].is_string()) {

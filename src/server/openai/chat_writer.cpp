@@ -49,6 +49,7 @@ class ChatStreamWriter final : public AnswerWriter {
   void prompt_logprobs(size_t, std::vector<OutputToken>) override {}
 
   void piece(size_t choice, Piece&& piece, const UsageSum& so_far, std::string& out) override {
+    if (!options_.include_reasoning) piece.reasoning.clear();
     const bool says_something =
         !piece.text.empty() || !piece.reasoning.empty() || !piece.tool_calls.empty();
     const bool has_logprobs = options_.logprobs >= 0 && !piece.tokens.empty();
@@ -86,7 +87,7 @@ class ChatStreamWriter final : public AnswerWriter {
     append_delta(choice, piece, out);
     out += "},\"logprobs\":";
     if (options_.logprobs >= 0 && !piece.tokens.empty()) {
-      append_chat_logprobs(out, tokenizer_, piece.tokens, options_.logprobs);
+      append_chat_logprobs(out, tokenizer_, piece.tokens, options_);
     } else {
       out += "null";
     }
@@ -183,7 +184,7 @@ class ChatWholeWriter final : public AnswerWriter {
   void piece(size_t choice, Piece&& piece, const UsageSum&, std::string&) override {
     Piece& all = choices_[choice];
     all.text += piece.text;
-    all.reasoning += piece.reasoning;
+    if (options_.include_reasoning) all.reasoning += piece.reasoning;
     for (ToolCallDelta& call : piece.tool_calls) {
       const auto index = static_cast<size_t>(call.index);
       if (index >= all.tool_calls.size()) all.tool_calls.resize(index + 1);
@@ -228,7 +229,7 @@ class ChatWholeWriter final : public AnswerWriter {
     if (!piece.tool_calls.empty()) append_calls(piece, out);
     out += "},\"logprobs\":";
     if (options_.logprobs >= 0) {
-      append_chat_logprobs(out, tokenizer_, piece.tokens, options_.logprobs);
+      append_chat_logprobs(out, tokenizer_, piece.tokens, options_);
     } else {
       out += "null";
     }

@@ -30,20 +30,45 @@ struct ListedToken {
   bool has_logprob = true;
 };
 
+// {"token": logprob, ...} of the best, and of the token itself where it is none of them.
+void append_alternatives(std::string& out,
+                         const Tokenizer& tokenizer,
+                         const OutputToken& token,
+                         const AnswerOptions& options) {
+  bool listed = false;
+  std::string_view comma;
+  const auto append = [&](int32_t id, float logprob) {
+    out += comma;
+    comma = ",";
+    append_json_string(
+        out, options.tokens_as_ids ? token_id_text(id) : legacy_token_text(tokenizer, id));
+    out += ':';
+    append_logprob(out, logprob);
+    listed = listed || id == token.token;
+  };
+  out += '{';
+  const size_t count =
+      std::min(token.top.size(), static_cast<size_t>(std::max(options.logprobs, 0)));
+  for (size_t i = 0; i < count; ++i) append(token.top[i].token, token.top[i].logprob);
+  if (!listed) append(token.token, token.logprob);
+  out += '}';
+}
+
 // {"text_offset","token_logprobs","tokens","top_logprobs"}; `offset` moves on by characters.
 void append_legacy_logprobs(std::string& out,
                             const Tokenizer& tokenizer,
                             const std::vector<ListedToken>& tokens,
-                            int alternatives,
+                            const AnswerOptions& options,
                             int64_t& offset) {
   std::string offsets, logprobs, texts, tops;
   for (const ListedToken& listed : tokens) {
     const std::string_view comma = offsets.empty() ? "" : ",";
     for (std::string* list : {&offsets, &logprobs, &texts, &tops}) *list += comma;
-    const std::string text = legacy_token_text(tokenizer, listed.token.token);
+    const int32_t id = listed.token.token;
     append_number(offsets, offset);
-    append_json_string(texts, text);
-    const std::string& bytes = tokenizer.token_bytes(listed.token.token);
+    append_json_string(
+        texts, options.tokens_as_ids ? token_id_text(id) : legacy_token_text(tokenizer, id));
+    const std::string& bytes = tokenizer.token_bytes(id);
     offset += std::count_if(bytes.begin(), bytes.end(), [](char c) {
       return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U;
     });
@@ -53,16 +78,7 @@ void append_legacy_logprobs(std::string& out,
       continue;
     }
     append_logprob(logprobs, listed.token.logprob);
-    tops += '{';
-    const size_t count =
-        std::min(listed.token.top.size(), static_cast<size_t>(std::max(alternatives, 0)));
-    for (size_t i = 0; i < count; ++i) {
-      if (i > 0) tops += ',';
-      append_json_string(tops, legacy_token_text(tokenizer, listed.token.top[i].token));
-      tops += ':';
-      append_logprob(tops, listed.token.top[i].logprob);
-    }
-    tops += '}';
+    append_alternatives(tops, tokenizer, listed.token, options);
   }
   out += "{\"text_offset\":[" + offsets + "],\"token_logprobs\":[" + logprobs + "],\"tokens\":[" +
          texts + "],\"top_logprobs\":[" + tops + "]}";
@@ -148,7 +164,7 @@ class CompletionStreamWriter final : public AnswerWriter {
       std::vector<ListedToken> listed = std::move(prompt_listed_[choice]);
       prompt_listed_[choice].clear();
       append_listed(listed, std::move(tokens));
-      append_legacy_logprobs(out, tokenizer_, listed, answer_.options.logprobs, offsets_[choice]);
+      append_legacy_logprobs(out, tokenizer_, listed, answer_.options, offsets_[choice]);
     } else {
       out += "null";
     }
@@ -226,7 +242,7 @@ class CompletionWholeWriter final : public AnswerWriter {
       std::vector<OutputToken> tokens = piece.tokens;
       append_listed(listed, std::move(tokens));
       int64_t offset = 0;
-      append_legacy_logprobs(out, tokenizer_, listed, answer_.options.logprobs, offset);
+      append_legacy_logprobs(out, tokenizer_, listed, answer_.options, offset);
     } else {
       out += "null";
     }

@@ -16,6 +16,10 @@ struct Prompt {
   std::string text;  // as given; decoded when ids were given
 };
 
+std::string decoded(const std::vector<int32_t>& ids, const ServedModel& model) {
+  return model.tokenizer->decode(ids, /*skip_special=*/false);
+}
+
 bool is_id_list(const Json& value) {
   return value.is_array() && !value.empty() && value[0].is_number();
 }
@@ -28,7 +32,7 @@ bool read_ids(const Json& list, const ServedModel& model, Fields& fields, Prompt
     }
     prompt.ids.push_back(id.get<int32_t>());
   }
-  prompt.text = model.tokenizer->decode(prompt.ids, /*skip_special=*/false);
+  prompt.text = decoded(prompt.ids, model);
   return true;
 }
 
@@ -38,9 +42,7 @@ bool read_text(const std::string& text,
                Fields& fields,
                Prompt& prompt) {
   if (text.size() > max_prompt_bytes(model)) {
-    fields.fail("prompt",
-                std::to_string(text.size()) + " bytes cannot fit a context of " +
-                    std::to_string(model.max_model_len) + " tokens");
+    fields.fail(context_exceeded(std::to_string(text.size()) + " bytes", "prompt", model));
     return false;
   }
   prompt.text = text;
@@ -101,22 +103,15 @@ std::optional<int64_t> read_max_tokens(Fields& fields) {
   return fields.is_null("max_tokens") ? std::nullopt : std::optional<int64_t>(kDefaultMaxTokens);
 }
 
-void refuse_unsupported(Fields& fields) {
-  if (fields.any("suffix") != nullptr) fields.fail("suffix", "is not supported");
+// best_of would generate more choices than it returns.
+void read_best_of(Fields& fields, const RequestOptions& options) {
   const auto best_of = fields.integer("best_of", 1, 128);
-  if (best_of.value_or(1) != 1) fields.fail("best_of", "only 1 is supported; use n");
-  if (const Json* format = fields.any("response_format")) {
-    if (!format->is_object() || format->value("type", Json()) != "text") {
-      fields.fail("response_format", "only {\"type\":\"text\"} is supported");
-    }
-  }
-  for (const std::string_view name :
-       {"structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"}) {
-    if (fields.any(name) != nullptr) fields.fail(name, "constrained output is not supported");
+  if (best_of.value_or(1) != 1 && best_of != options.choices) {
+    fields.fail("best_of", "only supported where it equals n");
   }
 }
 
-// A logprob of every prompt token but the first; only asked for beside echo, or by vLLM's name.
+// A logprob of every prompt token but the first is only shown beside echo.
 void read_logprobs(Fields& fields, bool echo, SamplingParams& sampling) {
   if (const auto count = fields.integer("logprobs", 0, kMaxLogprobs)) {
     sampling.logprobs = static_cast<int32_t>(*count);
@@ -131,13 +126,17 @@ std::optional<ApiError> add_prompt(GenerationPlan& plan,
                                    std::optional<int64_t> max_tokens,
                                    const ServedModel& model) {
   SamplingParams sampling = options.sampling;
-  Result<int32_t> fitted = fit_max_tokens(prompt.ids.size(), max_tokens, model);
-  if (!fitted) return ApiError{fitted.error(), "prompt"};
+  if (const size_t length = prompt.ids.size(); options.keep_prompt) {
+    shorten_prompt(prompt.ids, options, max_tokens, model);
+    if (prompt.ids.size() < length) prompt.text = decoded(prompt.ids, model);
+  }
+  if (auto error = fit_tokens("prompt", prompt.ids.size(), max_tokens, model, sampling)) {
+    return error;
+  }
   // Nothing asked for: one token is computed for the prompt's sake, and not shown.
-  const bool discard = *fitted == 0;
-  sampling.max_tokens = discard ? 1 : *fitted;
+  const bool discard = sampling.max_tokens == 0;
+  if (discard) sampling.max_tokens = 1;
   if (discard) sampling.logprobs = -1;
-  if (auto error = fit_min_tokens(max_tokens, sampling)) return error;
   const size_t before = plan.choices.size();
   add_choices(plan, prompt.ids, sampling, options.choices);
   const bool needs_ids = options.return_token_ids || sampling.prompt_logprobs >= 0;
@@ -161,7 +160,7 @@ std::optional<ApiError> answer_completion(Service& service,
   CompletionAnswer answer;
   answer.echo = fields.boolean("echo").value_or(false);
   read_logprobs(fields, answer.echo, options.sampling);
-  refuse_unsupported(fields);
+  read_best_of(fields, options);
   if (fields.error()) return fields.error();
   std::vector<Prompt> prompts = read_prompts(fields, model);
   if (fields.error()) return fields.error();
@@ -180,7 +179,8 @@ std::optional<ApiError> answer_completion(Service& service,
   answer.options = {options.sampling.logprobs,
                     options.include_usage,
                     options.continuous_usage,
-                    options.return_token_ids};
+                    options.return_token_ids,
+                    options.tokens_as_ids};
   AnswerHead head{"cmpl-" + record.id,
                   service.options().model_names[0],
                   unix_seconds(),

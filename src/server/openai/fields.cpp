@@ -55,9 +55,12 @@ void Fields::accept(std::initializer_list<std::string_view> names) {
 }
 
 void Fields::fail(std::string_view name, const std::string& message) {
-  if (error_) return;
   const std::string full = full_name(name);
-  error_ = ApiError{invalid_argument(full + ": " + message), full};
+  fail(ApiError{invalid_argument(full + ": " + message), full});
+}
+
+void Fields::fail(ApiError error) {
+  if (!error_) error_ = std::move(error);
 }
 
 void Fields::adopt(const Fields& nested) {
@@ -128,7 +131,7 @@ std::optional<std::string> Fields::string(std::string_view name) {
 std::vector<std::string> Fields::unknown() const {
   std::vector<std::string> names;
   for (const auto& [name, value] : object_.items()) {
-    if (!known_.contains(name)) names.push_back(full_name(name).substr(0, 100));
+    if (!value.is_null() && !known_.contains(name)) names.push_back(full_name(name).substr(0, 100));
   }
   names.insert(names.end(), nested_unknown_.begin(), nested_unknown_.end());
   return names;

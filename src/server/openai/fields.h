@@ -1,6 +1,6 @@
 // Reads the fields of a request body by name, with type and range, and remembers which names
 // were asked for: what is left over is unknown to Baton, and the client gets to hear of it. The
-// first failure is kept. Null counts as absent.
+// first failure is kept. Null counts as absent, under a known name or another.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,7 @@ class Fields {
   void accept(std::initializer_list<std::string_view> names);
 
   void fail(std::string_view name, const std::string& message);
+  void fail(ApiError error);
   // Failures of a nested reader count here too.
   void adopt(const Fields& nested);
   const std::optional<ApiError>& error() const { return error_; }

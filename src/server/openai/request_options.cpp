@@ -1,6 +1,7 @@
 #include "server/openai/request_options.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -124,6 +125,60 @@ void read_stream_options(Fields& fields, RequestOptions& options) {
   fields.adopt(nested);
 }
 
+// What clients send for "nothing": null, false, "", [] or {}.
+bool asks_for_nothing(const Json& value) {
+  return value == false || value == "" || value.empty();
+}
+
+struct Unsupported {
+  std::string_view name;
+  std::string_view reason;
+};
+constexpr std::string_view kNoConstraints = "constrained output is not supported";
+constexpr std::array kUnsupported = {
+    Unsupported{"structured_outputs", kNoConstraints},
+    Unsupported{"guided_json", kNoConstraints},
+    Unsupported{"guided_regex", kNoConstraints},
+    Unsupported{"guided_choice", kNoConstraints},
+    Unsupported{"guided_grammar", kNoConstraints},
+    Unsupported{"allowed_token_ids", "is not supported"},
+    Unsupported{"bad_words", "is not supported; logit_bias of -100 keeps single tokens away"},
+    Unsupported{"logits_processors", "is not supported"},
+    Unsupported{"use_beam_search", "is not supported"},
+    Unsupported{"prompt_embeds", "is not supported"},
+    Unsupported{"chat_template", "is not taken from requests; see baton serve --chat-template"},
+    Unsupported{"functions", "is not supported; use tools"},
+    Unsupported{"function_call", "is not supported; use tool_choice"},
+    Unsupported{"audio", "only text is supported"},
+    Unsupported{"suffix", "is not supported"},
+};
+
+// An answer without them would look right.
+void refuse_unsupported(Fields& fields) {
+  for (const Unsupported& field : kUnsupported) {
+    const Json* value = fields.any(field.name);
+    if (value != nullptr && !asks_for_nothing(*value)) {
+      fields.fail(field.name, std::string(field.reason));
+    }
+  }
+  if (const Json* format = fields.any("response_format")) {
+    if (!format->is_object() || format->value("type", Json()) != "text") {
+      fields.fail("response_format", "only {\"type\":\"text\"} is supported");
+    }
+  }
+  const Json* modalities = fields.any("modalities");
+  if (modalities != nullptr && *modalities != Json::array({"text"})) {
+    fields.fail("modalities", "only [\"text\"] is supported");
+  }
+}
+
+void read_keep_prompt(Fields& fields, const ServedModel& model, RequestOptions& options) {
+  options.keep_prompt = fields.integer("truncate_prompt_tokens", -1, model.max_model_len - 1);
+  if (options.keep_prompt == 0) {
+    fields.fail("truncate_prompt_tokens", "expected -1 or the number of tokens to keep, got 0");
+  }
+}
+
 }  // namespace
 
 RequestOptions read_request_options(Fields& fields, const ServedModel& model) {
@@ -137,6 +192,9 @@ RequestOptions read_request_options(Fields& fields, const ServedModel& model) {
   read_stream_options(fields, options);
   options.choices = static_cast<int>(fields.integer("n", 1, 128).value_or(1));
   options.return_token_ids = fields.boolean("return_token_ids").value_or(false);
+  options.tokens_as_ids = fields.boolean("return_tokens_as_token_ids").value_or(false);
+  read_keep_prompt(fields, model, options);
+  refuse_unsupported(fields);
   options.cache_salt = fields.string("cache_salt").value_or("");
   options.priority =
       static_cast<int32_t>(fields.integer("priority", -kMaxInt32, kMaxInt32).value_or(0));
@@ -145,31 +203,51 @@ RequestOptions read_request_options(Fields& fields, const ServedModel& model) {
                  "store",
                  "service_tier",
                  "prompt_cache_key",
+                 "prompt_cache_retention",
+                 "prediction",
                  "safety_identifier",
-                 "request_id"});
+                 "spaces_between_special_tokens"});
   return options;
 }
 
-Result<int32_t> fit_max_tokens(size_t prompt_tokens,
-                               std::optional<int64_t> asked,
-                               const ServedModel& model) {
-  const int64_t room = model.max_model_len - static_cast<int64_t>(prompt_tokens);
-  if (room < 1) {
-    return invalid_argument("the prompt has " + std::to_string(prompt_tokens) +
-                            " tokens; with a context of " + std::to_string(model.max_model_len) +
-                            " tokens it may have at most " +
-                            std::to_string(model.max_model_len - 1));
-  }
-  return static_cast<int32_t>(std::min(asked.value_or(room), room));
+void shorten_prompt(std::vector<int32_t>& ids,
+                    const RequestOptions& options,
+                    std::optional<int64_t> max_tokens,
+                    const ServedModel& model) {
+  if (!options.keep_prompt) return;
+  const int64_t answer = std::clamp<int64_t>(max_tokens.value_or(1), 1, model.max_model_len - 1);
+  const int64_t keep =
+      *options.keep_prompt < 0 ? model.max_model_len - answer : *options.keep_prompt;
+  const auto length = static_cast<int64_t>(ids.size());
+  if (length > keep) ids.erase(ids.begin(), ids.begin() + (length - keep));
 }
 
-std::optional<ApiError> fit_min_tokens(std::optional<int64_t> asked, SamplingParams& sampling) {
+ApiError context_exceeded(const std::string& size,
+                          const std::string& param,
+                          const ServedModel& model) {
+  return {
+      invalid_argument(
+          "this model's maximum context length is " + std::to_string(model.max_model_len) +
+          " tokens; the prompt has " + size +
+          ", and at least one token of the answer must fit behind it (context_length_exceeded)"),
+      param,
+      "context_length_exceeded"};
+}
+
+std::optional<ApiError> fit_tokens(const std::string& param,
+                                   size_t prompt_tokens,
+                                   std::optional<int64_t> asked,
+                                   const ServedModel& model,
+                                   SamplingParams& sampling) {
+  const int64_t room = model.max_model_len - static_cast<int64_t>(prompt_tokens);
+  if (room < 1) return context_exceeded(std::to_string(prompt_tokens) + " tokens", param, model);
   if (asked && sampling.min_tokens > *asked) {
     return ApiError{
         invalid_argument("min_tokens: expected at most max_tokens, " + std::to_string(*asked) +
                          ", got " + std::to_string(sampling.min_tokens)),
         "min_tokens"};
   }
+  sampling.max_tokens = static_cast<int32_t>(std::min(asked.value_or(room), room));
   sampling.min_tokens = std::min(sampling.min_tokens, sampling.max_tokens);
   return std::nullopt;
 }

@@ -9,11 +9,15 @@
 namespace baton {
 namespace {
 
-void finish(Service& service, Exchange& exchange, RequestRecord record, std::string body) {
+void finish(Service& service,
+            Exchange& exchange,
+            RequestRecord record,
+            UnknownFields unknown,
+            std::string body) {
   record.reason = EndReason::kStop;
   record.times.end_to_end =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - record.arrival).count();
-  exchange.respond({.body = std::move(body)});
+  exchange.respond({.body = std::move(body), .headers = std::move(unknown.headers)});
   service.finished(record);
 }
 
@@ -23,6 +27,8 @@ Result<std::vector<int32_t>> encode_request(Fields& fields, const ServedModel& m
     return model.tokenizer->encode(
         *text, SpecialTokens::kRecognise, add_special ? Prefix::kAdd : Prefix::kNone);
   }
+  if (fields.any("messages") == nullptr) return invalid_argument("expected prompt or messages");
+  fields.accept({"add_special_tokens"});  // the template writes them
   size_t text_bytes = 0;
   const Conversation prompt = read_chat_prompt(fields, text_bytes);
   if (fields.error()) return fields.error()->error;
@@ -41,6 +47,8 @@ std::optional<ApiError> tokenize(Service& service,
   if (!ids) return ApiError{ids.error(), fields.error() ? fields.error()->param : ""};
   const bool with_texts = fields.boolean("return_token_strs").value_or(false);
   if (fields.error()) return fields.error();
+  UnknownFields unknown = check_unknown(fields, service.options().strict_requests);
+  if (unknown.error) return unknown.error;
   std::string out = "{\"count\":";
   append_number(out, static_cast<int64_t>(ids->size()));
   out += ",\"max_model_len\":";
@@ -60,7 +68,7 @@ std::optional<ApiError> tokenize(Service& service,
   }
   out += '}';
   record.times.usage.prompt_tokens = static_cast<int32_t>(ids->size());
-  finish(service, *exchange, std::move(record), std::move(out));
+  finish(service, *exchange, std::move(record), std::move(unknown), std::move(out));
   return std::nullopt;
 }
 
@@ -84,10 +92,12 @@ std::optional<ApiError> detokenize(Service& service,
     }
     ids.push_back(id.get<int32_t>());
   }
+  UnknownFields unknown = check_unknown(fields, service.options().strict_requests);
+  if (unknown.error) return unknown.error;
   std::string out = "{\"prompt\":";
   append_json_string(out, model.tokenizer->decode(ids, /*skip_special=*/false));
   out += '}';
-  finish(service, *exchange, std::move(record), std::move(out));
+  finish(service, *exchange, std::move(record), std::move(unknown), std::move(out));
   return std::nullopt;
 }
 

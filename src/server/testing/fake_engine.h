@@ -21,6 +21,7 @@ namespace baton {
 
 class FakeEngine final : public Engine {
  public:
+  static constexpr int32_t kEos = 1002;  // <|endoftext|> of the tiny tokenizer
   struct Play {
     std::vector<int32_t> tokens;
     size_t piece = 1;  // tokens per delivery
@@ -149,6 +150,7 @@ class FakeEngine final : public Engine {
       return update;
     }
     std::optional<FinishReason> end;
+    std::optional<int32_t> stop_token;
     for (size_t i = 0; i < std::max<size_t>(running.play.piece, 1) && !end; ++i) {
       if (running.sent >= sampling.max_tokens) {
         end = FinishReason::kLength;
@@ -157,13 +159,22 @@ class FakeEngine final : public Engine {
       } else if (running.next >= running.play.tokens.size()) {
         end = FinishReason::kStop;
       } else {
-        update.tokens.push_back(token(running.play.tokens[running.next++], sampling));
+        const int32_t id = running.play.tokens[running.next++];
+        update.tokens.push_back(token(id, sampling));
         ++running.sent;
+        if (id == kEos || std::ranges::count(sampling.stop_token_ids, id) > 0) {
+          end = FinishReason::kStop;
+          stop_token = id;
+          break;
+        }
         if (running.play.forever && running.next == running.play.tokens.size()) running.next = 0;
         if (running.sent >= sampling.max_tokens) end = FinishReason::kLength;
       }
     }
-    if (end) update.finish = finish(running, *end);
+    if (end) {
+      update.finish = finish(running, *end);
+      update.finish->stop_token = stop_token;
+    }
     return update;
   }
 
