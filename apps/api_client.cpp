@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -28,14 +29,21 @@ std::string lower(std::string text) {
   return text;
 }
 
-Error error_of(int status, const std::string& body) {
+// {"error": {"message": ...}}, or the text itself.
+std::string message_of(const std::string& body) {
   const Result<Json> parsed = parse_json(body, "answer");
-  std::string message = body.substr(0, 200);
-  if (parsed) {
-    if (std::string said = string_at(*parsed, "/error/message"); !said.empty()) message = said;
+  if (!parsed) return body.substr(0, 200);
+  for (const char* place : {"/error/message", "/error"}) {
+    if (std::string said = string_at(*parsed, place); !said.empty()) return said;
   }
+  return body.substr(0, 200);
+}
+
+Error error_of(int status, const std::string& body) {
+  const std::string message = message_of(body);
   const ErrorCode code = status == 503   ? ErrorCode::kUnavailable
                          : status == 429 ? ErrorCode::kResourceExhausted
+                         : status == 404 ? ErrorCode::kNotFound
                          : status >= 500 ? ErrorCode::kInternal
                                          : ErrorCode::kInvalidArgument;
   return {code, "HTTP " + std::to_string(status) + ": " + message};
@@ -44,27 +52,22 @@ Error error_of(int status, const std::string& body) {
 }  // namespace
 
 Result<ServerAddress> parse_url(const std::string& url) {
+  const Error wrong = invalid_argument("expected http://host:port, got '" + url + "'");
   static constexpr std::string_view kScheme = "http://";
-  if (!url.starts_with(kScheme)) {
-    return invalid_argument("expected http://host:port, got '" + url + "'");
-  }
-  std::string rest = url.substr(kScheme.size());
+  std::string rest = url.starts_with(kScheme) ? url.substr(kScheme.size()) : url;
+  if (rest.find("://") != std::string::npos) return wrong;
   rest = rest.substr(0, rest.find('/'));
   ServerAddress address;
   // An IPv6 address stands in brackets, since it has colons of its own.
   const size_t begin = rest.starts_with('[') ? 1 : 0;
   const size_t end = rest.find(begin == 1 ? ']' : ':');
   address.host = rest.substr(begin, end - begin);
-  if (address.host.empty() || (begin == 1 && end == std::string::npos)) {
-    return invalid_argument("no host in '" + url + "'");
-  }
+  if (address.host.empty() || (begin == 1 && end == std::string::npos)) return wrong;
   const std::string port = end == std::string::npos ? "" : rest.substr(end + begin);
   if (port.empty()) return address;
   const char* last = port.data() + port.size();
   const auto [stop, error] = std::from_chars(port.data() + 1, last, address.port);
-  if (port[0] != ':' || error != std::errc() || stop != last || address.port == 0) {
-    return invalid_argument("no port in '" + url + "'");
-  }
+  if (port[0] != ':' || error != std::errc() || stop != last || address.port == 0) return wrong;
   return address;
 }
 
@@ -129,6 +132,7 @@ Status ApiClient::send_request(const std::string& method,
   while (sent < text.size()) {
     const ssize_t bytes = ::send(socket_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
     if (bytes <= 0) {
+      stale_ = true;
       close();
       return unavailable("the connection to the server broke");
     }
@@ -141,6 +145,7 @@ Status ApiClient::read_more() {
   char piece[65536];
   const ssize_t bytes = ::recv(socket_, piece, sizeof piece, 0);
   if (bytes <= 0) {
+    stale_ = buffer_.empty() && (bytes == 0 || errno == ECONNRESET);
     close();
     return unavailable("the server closed the connection");
   }
@@ -206,16 +211,21 @@ Result<Json> ApiClient::answer_of(const Head& head) {
   return parse_json(*body, "answer");
 }
 
-Result<Json> ApiClient::get(const std::string& path) {
-  if (Status sent = send_request("GET", path, ""); !sent) return sent.error();
-  Result<Head> head = read_head();
-  if (!head) return head.error();
-  return answer_of(*head);
+// A connection kept from the request before may have been closed meanwhile: then a new one.
+Result<ApiClient::Head> ApiClient::exchange(const std::string& method,
+                                            const std::string& path,
+                                            const std::string& body) {
+  const bool kept = socket_ >= 0;
+  stale_ = false;
+  Status sent = send_request(method, path, body);
+  Result<Head> head = sent ? read_head() : Result<Head>(sent.error());
+  if (!kept || !stale_) return head;
+  if (sent = send_request(method, path, body); !sent) return sent.error();
+  return read_head();
 }
 
-Result<Json> ApiClient::post(const std::string& path, const Json& body) {
-  if (Status sent = send_request("POST", path, dump_json(body)); !sent) return sent.error();
-  Result<Head> head = read_head();
+Result<Json> ApiClient::get(const std::string& path) {
+  Result<Head> head = exchange("GET", path, "");
   if (!head) return head.error();
   return answer_of(*head);
 }
@@ -223,8 +233,7 @@ Result<Json> ApiClient::post(const std::string& path, const Json& body) {
 Status ApiClient::stream(const std::string& path,
                          const Json& body,
                          const std::function<bool(const Json&)>& on_event) {
-  if (Status sent = send_request("POST", path, dump_json(body)); !sent) return sent;
-  Result<Head> head = read_head();
+  Result<Head> head = exchange("POST", path, dump_json(body));
   if (!head) return head.error();
   if (head->status != 200 || !head->chunked) {
     Result<Json> answer = answer_of(*head);
@@ -239,12 +248,12 @@ Status ApiClient::stream(const std::string& path,
     for (size_t end; (end = text.find("\n\n")) != std::string::npos;) {
       const std::string event = text.substr(0, end);
       text.erase(0, end + 2);
-      if (!event.starts_with("data: ") || event == "data: [DONE]") continue;
-      Result<Json> parsed = parse_json(std::string_view(event).substr(6), "event");
+      static constexpr std::string_view kData = "data: ";
+      if (!event.starts_with(kData) || event == "data: [DONE]") continue;
+      Result<Json> parsed = parse_json(std::string_view(event).substr(kData.size()), "event");
       if (!parsed) return parsed.error();
       if (parsed->contains("error")) {
-        const std::string said = string_at(*parsed, "/error/message");
-        outcome = internal_error(said.empty() ? "the server failed" : said);
+        outcome = internal_error(message_of(event.substr(kData.size())));
       } else if (!on_event(*parsed)) {
         close();
         return outcome;

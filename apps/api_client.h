@@ -11,7 +11,7 @@
 
 namespace baton {
 
-// http://host:port, with or without /v1 behind it.
+// http://host:port or host:port, with or without /v1 behind it.
 struct ServerAddress {
   std::string host;
   uint16_t port = 80;
@@ -31,7 +31,6 @@ class ApiClient {
 
   // The error carries what the server said.
   Result<Json> get(const std::string& path);
-  Result<Json> post(const std::string& path, const Json& body);
   // Calls `on_event` for each event but [DONE]; it may return false to stop.
   Status stream(const std::string& path,
                 const Json& body,
@@ -46,6 +45,10 @@ class ApiClient {
 
   Status connect();
   void close();
+  // Sends, and reads the head of the answer.
+  Result<Head> exchange(const std::string& method,
+                        const std::string& path,
+                        const std::string& body);
   Status send_request(const std::string& method, const std::string& path, const std::string& body);
   Result<Head> read_head();
   Status read_more();
@@ -59,6 +62,7 @@ class ApiClient {
   const std::string api_key_;
   int socket_ = -1;
   std::string buffer_;
+  bool stale_ = false;  // the connection ended before anything of an answer came
 };
 
 }  // namespace baton

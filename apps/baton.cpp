@@ -39,25 +39,34 @@ void print_verbs(std::FILE* out) {
   std::fputs("\nbaton VERB --help lists the options of a verb.\n", out);
 }
 
+int run_verb(const std::string& name, int argc, char** argv) {
+  std::vector<std::string> names;
+  for (const Verb& verb : kVerbs) {
+    if (name == verb.name) return verb.run(argc, argv);
+    names.emplace_back(verb.name);
+  }
+  const std::string nearest = nearest_name(name, names);
+  return fail_with("unknown verb '" + name + "'" +
+                   (nearest.empty() ? "; see baton --help" : "; nearest: " + nearest));
+}
+
 int run(int argc, char** argv) {
   if (argc < 2) {
     print_verbs(stderr);
     return 2;
   }
   const std::string name = argv[1];
+  if (name == "help" && argc > 2) {  // baton help serve
+    std::string help = "--help";
+    std::array<char*, 2> verb_help = {argv[2], help.data()};
+    return run_verb(argv[2], 2, verb_help.data());
+  }
   if (name == "--help" || name == "-h" || name == "help") {
     print_verbs(stdout);
     return 0;
   }
   if (name == "--version") return run_version(argc, argv);
-  std::vector<std::string> names;
-  for (const Verb& verb : kVerbs) {
-    if (name == verb.name) return verb.run(argc - 1, argv + 1);
-    names.emplace_back(verb.name);
-  }
-  const std::string nearest = nearest_name(name, names);
-  return fail_with("unknown verb '" + name + "'" +
-                   (nearest.empty() ? "; see baton --help" : "; nearest: " + nearest));
+  return run_verb(name, argc - 1, argv + 1);
 }
 
 }  // namespace

@@ -175,16 +175,24 @@ int run_throughput(const BenchFlags& flags) {
   return report_or_fail(std::move(samples), facts_of("throughput", flags), seconds, flags);
 }
 
-RequestSample stream_one(ApiClient& client, const Json& body) {
+// Tokens of one event: their ids where the server gives them, else one for an event with text.
+size_t tokens_of(const Json& event) {
+  static const Json::json_pointer ids_at("/choices/0/token_ids");
+  if (event.contains(ids_at) && event.at(ids_at).is_array()) return event.at(ids_at).size();
+  return string_at(event, "/choices/0/text").empty() ? 0 : 1;
+}
+
+RequestSample stream_one(ApiClient& client, const Json& body, std::string& failure) {
   static const Json::json_pointer prompt_tokens_at("/usage/prompt_tokens");
-  static const Json::json_pointer token_ids_at("/choices/0/token_ids");
+  static const Json::json_pointer output_tokens_at("/usage/completion_tokens");
   RequestSample sample;
   const Clock::time_point start = Clock::now();
   Clock::time_point last = start;
+  int64_t counted_by_server = 0;
   Status streamed = client.stream("/v1/completions", body, [&](const Json& event) {
     if (event.contains(prompt_tokens_at)) sample.prompt_tokens = event.at(prompt_tokens_at);
-    const size_t tokens = event.contains(token_ids_at) ? event.at(token_ids_at).size() : 0;
-    if (tokens == 0) return true;
+    if (event.contains(output_tokens_at)) counted_by_server = event.at(output_tokens_at);
+    const size_t tokens = tokens_of(event);
     const Clock::time_point now = Clock::now();
     for (size_t i = 0; i < tokens; ++i) {
       if (sample.output_tokens++ == 0) {
@@ -198,16 +206,32 @@ RequestSample stream_one(ApiClient& client, const Json& body) {
   });
   sample.end_to_end = seconds_since(start);
   sample.failed = !streamed || sample.output_tokens == 0;
-  if (!streamed) fail_with(streamed.error().message);
+  if (!streamed) {
+    failure = streamed.error().message;
+  } else if (sample.failed) {
+    failure = "the answer has no tokens";
+  }
+  sample.output_tokens = std::max(sample.output_tokens, counted_by_server);
   return sample;
+}
+
+// What the server says about itself; other engines have no such page.
+Result<Json> server_info(const ServerAddress& address, const std::string& api_key) {
+  ApiClient client(address, api_key);
+  Result<Json> info = client.get("/server_info");
+  if (info || info.error().code != ErrorCode::kNotFound) return info;
+  return Json::object();
 }
 
 // Requests go out at their times (all at once without a rate), at most max_concurrency at a time.
 int run_serve_bench(const BenchFlags& flags) {
   Result<ServerAddress> address = parse_url(flags.url);
   if (!address) return fail_with("--url: " + address.error().message);
-  Result<Json> info = ApiClient(*address, flags.api_key).get("/server_info");
-  if (!info) return fail_with(info.error().message);
+  Result<Json> info = server_info(*address, flags.api_key);
+  if (!info) {
+    fail_with(info.error().message);
+    return 1;
+  }
   const int32_t vocab_size = info->value("vocab_size", 1000);
 
   std::vector<double> starts(static_cast<size_t>(flags.num_prompts), 0.0);
@@ -218,6 +242,7 @@ int run_serve_bench(const BenchFlags& flags) {
     for (double& start : starts) start = at += gap(random);
   }
   std::vector<RequestSample> samples(starts.size());
+  std::vector<std::string> failures(starts.size());
   std::atomic<size_t> next = 0;
   const Clock::time_point begin = Clock::now();
   std::vector<std::thread> threads;
@@ -240,11 +265,18 @@ int run_serve_bench(const BenchFlags& flags) {
         } else {
           body["prompt"] = flags.prompt_text;
         }
-        samples[i] = stream_one(client, body);
+        samples[i] = stream_one(client, body, failures[i]);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
+  const double seconds = seconds_since(begin);
+  // One of them is enough to know why.
+  const auto failed = std::find_if(
+      failures.begin(), failures.end(), [](const std::string& why) { return !why.empty(); });
+  if (failed != failures.end()) {
+    fail_with("request " + std::to_string(failed - failures.begin()) + ": " + *failed);
+  }
   Json facts = {{"benchmark", "serve"},
                 {"url", flags.url},
                 {"server", *info},
@@ -252,7 +284,7 @@ int run_serve_bench(const BenchFlags& flags) {
                 {"output_len", flags.output_len},
                 {"max_concurrency", flags.max_concurrency},
                 {"request_rate", flags.request_rate}};
-  return report_or_fail(std::move(samples), std::move(facts), seconds_since(begin), flags);
+  return report_or_fail(std::move(samples), std::move(facts), seconds, flags);
 }
 
 void add_bench_options(CLI::App& app, const std::string& kind, BenchFlags& flags) {
@@ -271,7 +303,9 @@ void add_bench_options(CLI::App& app, const std::string& kind, BenchFlags& flags
     app.add_option("--num-prompts", flags.num_prompts, "requests")->capture_default_str();
   }
   if (kind != "serve") {
+    app.option_defaults()->group("Model and engine");
     add_engine_options(app, flags.engine);
+    app.option_defaults()->group("Options");
     return;
   }
   app.add_option("--url,--base-url", flags.url, "server to measure")->capture_default_str();
@@ -297,13 +331,30 @@ Status check_bench_flags(const std::string& kind, BenchFlags& flags) {
         {"max-concurrency", flags.max_concurrency}}) {
     if (value < 1) return invalid_argument(std::string("--") + name + ": expected at least 1");
   }
+  if (flags.num_warmup < 0) return invalid_argument("--num-iters-warmup: expected 0 or more");
+  if (!(flags.request_rate >= 0)) return invalid_argument("--request-rate: expected 0 or more");
   return kind == "serve" ? Status() : check_engine_flags(flags.engine);
+}
+
+void print_kinds() {
+  std::fputs(
+      "Measure how fast a model or a server is.\n"
+      "usage: baton bench KIND [options]\n\n"
+      "  latency     one batch at a time, in this process\n"
+      "  throughput  many requests at once, in this process\n"
+      "  serve       a running server, as its clients see it\n\n"
+      "baton bench KIND --help lists the options.\n",
+      stdout);
 }
 
 }  // namespace
 
 int run_bench(int argc, char** argv) {
   const std::string kind = argc > 1 ? argv[1] : "";
+  if (kind == "--help" || kind == "-h" || kind == "help") {
+    print_kinds();
+    return 0;
+  }
   if (kind != "latency" && kind != "throughput" && kind != "serve") {
     return fail_with("bench: expected latency, throughput or serve" +
                      (kind.empty() ? "" : ", got '" + kind + "'"));

@@ -41,7 +41,7 @@ Json percentiles_ms(std::vector<double> seconds) {
 }
 
 Json bench_report(const Json& facts, const std::vector<RequestSample>& samples, double seconds) {
-  std::vector<double> first, inter, total;
+  std::vector<double> first, inter, per_token, total;
   int64_t prompt_tokens = 0, output_tokens = 0, failed = 0;
   for (const RequestSample& sample : samples) {
     if (sample.failed) {
@@ -50,6 +50,10 @@ Json bench_report(const Json& facts, const std::vector<RequestSample>& samples, 
     }
     first.push_back(sample.time_to_first_token);
     inter.insert(inter.end(), sample.inter_token.begin(), sample.inter_token.end());
+    if (sample.output_tokens > 1) {
+      per_token.push_back((sample.end_to_end - sample.time_to_first_token) /
+                          static_cast<double>(sample.output_tokens - 1));
+    }
     total.push_back(sample.end_to_end);
     prompt_tokens += sample.prompt_tokens;
     output_tokens += sample.output_tokens;
@@ -66,6 +70,7 @@ Json bench_report(const Json& facts, const std::vector<RequestSample>& samples, 
   report["total_tokens_per_second"] = per_second(prompt_tokens + output_tokens, seconds);
   report["ttft_ms"] = percentiles_ms(std::move(first));
   report["itl_ms"] = percentiles_ms(std::move(inter));
+  report["tpot_ms"] = percentiles_ms(std::move(per_token));
   report["e2e_ms"] = percentiles_ms(std::move(total));
   return report;
 }
@@ -88,6 +93,7 @@ Status print_report(const Json& report, const std::string& path) {
       "  %-24s %10s %10s %10s %10s %10s\n", "milliseconds", "mean", "p50", "p90", "p99", "max");
   print_row("time to first token", report["ttft_ms"]);
   print_row("between tokens", report["itl_ms"]);
+  print_row("per token, by request", report["tpot_ms"]);
   print_row("end to end", report["e2e_ms"]);
   if (path.empty()) return {};
   std::ofstream out(path);

@@ -248,7 +248,8 @@ void add_engine_options(CLI::App& app, EngineFlags& flags) {
   app.add_option("--seed", flags.seed, "for requests without one")->capture_default_str();
   app.add_option("--device", flags.device, "cpu, cuda, cuda:N")->capture_default_str();
   app.add_option("--kernels", flags.kernels, "auto, reference")->capture_default_str();
-  app.add_option("--cpu-threads", flags.cpu_threads, "0: one per core that this process may use")->capture_default_str();
+  app.add_option("--cpu-threads", flags.cpu_threads, "0: one per core that this process may use")
+      ->capture_default_str();
   app.add_flag("--strict", flags.strict, "refuse config keys and tensors that nothing uses")
       ->default_str(flags.strict ? "true" : "false");
   app.add_option("--tool-call-parser", flags.tool_call_parser, "auto, glm47, none")
