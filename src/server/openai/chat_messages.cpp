@@ -121,7 +121,8 @@ Json read_tools(Fields& fields) {
   Json out = Json::array();
   for (size_t i = 0; i < tools->size(); ++i) {
     const Json& tool = (*tools)[i];
-    if (tool.is_object() && tool.value("type", Json("function")) != "function") {
+    const Json type = tool.is_object() ? tool.value("type", Json()) : Json();
+    if (!type.is_null() && type != "function") {
       fields.fail(at("tools", i) + ".type", "only function is supported");
       return nullptr;
     }

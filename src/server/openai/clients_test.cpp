@@ -237,6 +237,19 @@ TEST(Scoring, ShowsAStopTokenOnlyWhenAsked) {
   EXPECT_EQ(ask(true)["stop_reason"], 98);
 }
 
+TEST(Scoring, GivesOffsetsIntoTheText) {
+  TestServer server(plays_ids({0xC3, 0xA9, FakeEngine::kEos}));
+  const auto offsets = [&](const Json& fields) {
+    const Json body = {{"prompt", "ab"}, {"echo", true}, {"logprobs", 0}};
+    return server.post("/v1/completions", with(body, fields))
+        .json()["choices"][0]["logprobs"]["text_offset"];
+  };
+  EXPECT_EQ(offsets({{"add_special_tokens", false}}), Json::array({0, 1, 2, 3, 3}));
+  EXPECT_EQ(offsets(Json::object()), Json::array({0, 0, 0, 1, 2, 3, 3}))
+      << "the prefix is not in the text";
+  EXPECT_EQ(offsets({{"prompt", "[gMASK]<sop>ab"}}), Json::array({0, 7, 12, 13, 14, 15, 15}));
+}
+
 // OpenAI's legacy lists hold the sampled token beside the best ones.
 TEST(Scoring, AlternativesHoldTheTokenItself) {
   TestServer server(TestServer::plays("a"));

@@ -24,11 +24,18 @@ std::string legacy_token_text(const Tokenizer& tokenizer, int32_t id) {
   return out;
 }
 
-// A token of the list: the first of an echoed prompt has no logprob.
+// A token of the list: the first of an echoed prompt has no logprob, and some are no text.
 struct ListedToken {
   OutputToken token;
   bool has_logprob = true;
+  bool shown = true;
 };
+
+int64_t characters(std::string_view utf8) {
+  return std::count_if(utf8.begin(), utf8.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U;
+  });
+}
 
 // {"token": logprob, ...} of the best, and of the token itself where it is none of them.
 void append_alternatives(std::string& out,
@@ -68,10 +75,7 @@ void append_legacy_logprobs(std::string& out,
     append_number(offsets, offset);
     append_json_string(
         texts, options.tokens_as_ids ? token_id_text(id) : legacy_token_text(tokenizer, id));
-    const std::string& bytes = tokenizer.token_bytes(id);
-    offset += std::count_if(bytes.begin(), bytes.end(), [](char c) {
-      return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U;
-    });
+    if (listed.shown) offset += characters(tokenizer.token_bytes(id));
     if (!listed.has_logprob) {
       logprobs += "null";
       tops += "null";
@@ -88,8 +92,9 @@ std::vector<ListedToken> list_prompt(const CompletionPrompt& prompt,
                                      std::vector<OutputToken>&& logprobs) {
   std::vector<ListedToken> listed;
   if (prompt.ids.empty()) return listed;
-  listed.push_back({{.token = prompt.ids[0]}, false});
-  for (OutputToken& token : logprobs) listed.push_back({std::move(token), true});
+  listed.push_back({.token = {.token = prompt.ids[0]}, .has_logprob = false});
+  for (OutputToken& token : logprobs) listed.push_back({.token = std::move(token)});
+  for (size_t i = 0; i < std::min(prompt.hidden, listed.size()); ++i) listed[i].shown = false;
   return listed;
 }
 
@@ -101,8 +106,14 @@ std::vector<std::vector<ListedToken>> first_prompt_tokens(const CompletionAnswer
   return listed;
 }
 
-void append_listed(std::vector<ListedToken>& listed, std::vector<OutputToken>&& tokens) {
-  for (OutputToken& token : tokens) listed.push_back({std::move(token), true});
+void append_listed(std::vector<ListedToken>& listed,
+                   const std::vector<OutputToken>& tokens,
+                   const Tokenizer& tokenizer,
+                   bool skip_special_tokens) {
+  for (const OutputToken& token : tokens) {
+    const bool hidden = skip_special_tokens && tokenizer.is_special(token.token);
+    listed.push_back({.token = token, .shown = !hidden});
+  }
 }
 
 void append_choice_end(std::string& out, size_t index, const std::optional<ChoiceEnd>& end) {
@@ -160,10 +171,9 @@ class CompletionStreamWriter final : public AnswerWriter {
     append_json_string(out, first && answer_.echo ? prompt.text + piece.text : piece.text);
     out += ",\"logprobs\":";
     if (answer_.options.logprobs >= 0) {
-      std::vector<OutputToken> tokens = piece.tokens;
       std::vector<ListedToken> listed = std::move(prompt_listed_[choice]);
       prompt_listed_[choice].clear();
-      append_listed(listed, std::move(tokens));
+      append_listed(listed, piece.tokens, tokenizer_, answer_.skip_special_tokens);
       append_legacy_logprobs(out, tokenizer_, listed, answer_.options, offsets_[choice]);
     } else {
       out += "null";
@@ -239,8 +249,7 @@ class CompletionWholeWriter final : public AnswerWriter {
     out += ",\"logprobs\":";
     if (answer_.options.logprobs >= 0) {
       std::vector<ListedToken> listed = std::move(prompt_listed_[index]);
-      std::vector<OutputToken> tokens = piece.tokens;
-      append_listed(listed, std::move(tokens));
+      append_listed(listed, piece.tokens, tokenizer_, answer_.skip_special_tokens);
       int64_t offset = 0;
       append_legacy_logprobs(out, tokenizer_, listed, answer_.options, offset);
     } else {

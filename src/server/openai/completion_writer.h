@@ -12,11 +12,13 @@ namespace baton {
 struct CompletionPrompt {
   std::string text;          // as echo shows it; empty without echo
   std::vector<int32_t> ids;  // for echoed logprobs and return_token_ids; else empty
+  size_t hidden = 0;         // of ids: a prefix that the text does not have
 };
 
 struct CompletionAnswer {
   AnswerOptions options;
   bool echo = false;
+  bool skip_special_tokens = true;
   std::vector<CompletionPrompt> prompts;  // one per choice
 };
 

@@ -1,5 +1,7 @@
 #include "server/openai/completions.h"
 
+#include <span>
+
 #include "server/openai/api_call.h"
 #include "server/openai/completion_writer.h"
 #include "server/openai/request_options.h"
@@ -13,10 +15,11 @@ constexpr size_t kMaxPrompts = 256;
 
 struct Prompt {
   std::vector<int32_t> ids;
-  std::string text;  // as given; decoded when ids were given
+  std::string text;   // as given; decoded when ids were given
+  size_t hidden = 0;  // of ids: the tokenizer's prefix, where the text does not begin with it
 };
 
-std::string decoded(const std::vector<int32_t>& ids, const ServedModel& model) {
+std::string decoded(std::span<const int32_t> ids, const ServedModel& model) {
   return model.tokenizer->decode(ids, /*skip_special=*/false);
 }
 
@@ -48,6 +51,8 @@ bool read_text(const std::string& text,
   prompt.text = text;
   prompt.ids = model.tokenizer->encode(
       text, SpecialTokens::kRecognise, add_special ? Prefix::kAdd : Prefix::kNone);
+  const std::span<const int32_t> prefix = model.tokenizer->prefix();
+  if (add_special && !text.starts_with(decoded(prefix, model))) prompt.hidden = prefix.size();
   return true;
 }
 
@@ -128,7 +133,10 @@ std::optional<ApiError> add_prompt(GenerationPlan& plan,
   SamplingParams sampling = options.sampling;
   if (const size_t length = prompt.ids.size(); options.keep_prompt) {
     shorten_prompt(prompt.ids, options, max_tokens, model);
-    if (prompt.ids.size() < length) prompt.text = decoded(prompt.ids, model);
+    if (prompt.ids.size() < length) {
+      prompt.text = decoded(prompt.ids, model);
+      prompt.hidden = 0;
+    }
   }
   if (auto error = fit_tokens("prompt", prompt.ids.size(), max_tokens, model, sampling)) {
     return error;
@@ -143,7 +151,8 @@ std::optional<ApiError> add_prompt(GenerationPlan& plan,
   for (size_t i = before; i < plan.choices.size(); ++i) {
     plan.choices[i].discard_output = discard;
     answer.prompts.push_back({answer.echo ? prompt.text : std::string(),
-                              needs_ids ? prompt.ids : std::vector<int32_t>()});
+                              needs_ids ? prompt.ids : std::vector<int32_t>(),
+                              prompt.hidden});
   }
   return std::nullopt;
 }
@@ -176,6 +185,7 @@ std::optional<ApiError> answer_completion(Service& service,
   plan.priority = options.priority;
   plan.stream = options.stream;
   plan.headers = std::move(unknown.headers);
+  answer.skip_special_tokens = options.text.skip_special_tokens;
   answer.options = {options.sampling.logprobs,
                     options.include_usage,
                     options.continuous_usage,
