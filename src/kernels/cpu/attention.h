@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "kernels/cpu/ops.h"
 
@@ -27,36 +28,33 @@ struct AttentionShape {
 
 // Where the parts of an item lie in a worker's scratch.
 struct AttentionTiles {
-  float* queries;  // [rows, key_stride]
-  float* keys;     // [kTileKeys, key_stride], zeros past key_width
-  float* values;   // [kTileKeys, value_stride]
-  float* scores;   // [rows, kTileKeys]
-  float* sums;     // [rows, padded(value_width)]
-  float* maximum;  // [rows]
-  float* total;    // [rows]
-  float* factors;  // [rows]
+  Rows<float> queries;  // [rows, key_width]
+  Rows<float> keys;     // [kTileKeys, key_width], zeros past it
+  Rows<float> values;   // [kTileKeys, value_width]
+  Rows<float> scores;   // [rows, kTileKeys]
+  Rows<float> sums;     // [rows, value_width]
+  float* maximum;       // [rows]
+  float* total;         // [rows]
+  float* factors;       // [rows]
 
   static int64_t floats(const AttentionShape& s) {
     return s.rows() * (s.key_stride() + kTileKeys + padded(s.value_width) + 3 * kPad) +
            kTileKeys * (s.key_stride() + s.value_stride());
   }
-  AttentionTiles(const AttentionShape& s, float* scratch) {
-    queries = scratch;
-    keys = queries + s.rows() * s.key_stride();
-    values = s.shared ? keys : keys + kTileKeys * s.key_stride();
-    scores = keys + kTileKeys * (s.key_stride() + s.value_stride());
-    sums = scores + s.rows() * kTileKeys;
-    maximum = sums + s.rows() * padded(s.value_width);
-    total = maximum + s.rows();
-    factors = total + s.rows();
-  }
+  AttentionTiles(const AttentionShape& s, float* scratch)
+      : queries{scratch, s.key_stride(), s.rows()},
+        keys{queries.row(s.rows()), s.key_stride(), kTileKeys},
+        values{s.shared ? keys.data : keys.row(kTileKeys), s.value_stride(), kTileKeys},
+        scores{keys.row(kTileKeys) + kTileKeys * s.value_stride(), kTileKeys, s.rows()},
+        sums{scores.row(s.rows()), padded(s.value_width), s.rows()},
+        maximum(sums.row(s.rows())),
+        total(maximum + s.rows()),
+        factors(total + s.rows()) {}
   // What dots() and accumulate() read past the end of a row must be finite, of a key zero.
   void clear_padding(const AttentionShape& s) const {
     for (int64_t j = 0; j < kTileKeys; ++j) {
-      std::fill(keys + j * s.key_stride() + s.key_width, keys + (j + 1) * s.key_stride(), 0.0F);
-      if (s.shared) continue;
-      std::fill(
-          values + j * s.value_stride() + s.value_width, values + (j + 1) * s.value_stride(), 0.0F);
+      std::fill(keys.row(j) + s.key_width, keys.row(j + 1), 0.0F);
+      if (!s.shared) std::fill(values.row(j) + s.value_width, values.row(j + 1), 0.0F);
     }
   }
 };
@@ -67,44 +65,33 @@ template <typename Fetch>
 void attend(const Microkernels& kernels,
             const AttentionShape& shape,
             const AttentionTiles& tiles,
-            const int64_t* counts,
+            std::span<const int64_t> counts,
             float scale,
             const Fetch& fetch) {
-  const int64_t sums_stride = padded(shape.value_width);
   std::fill_n(tiles.maximum, shape.rows(), -INFINITY);
   std::fill_n(tiles.total, shape.rows(), 0.0F);
-  std::fill_n(tiles.sums, shape.rows() * sums_stride, 0.0F);
-  const int64_t longest = *std::max_element(counts, counts + shape.tokens);
+  std::fill_n(tiles.sums.data, shape.rows() * tiles.sums.stride, 0.0F);
+  int64_t longest = 0;
+  for (const int64_t count : counts) longest = std::max(longest, count);
   for (int64_t first = 0; first < longest; first += kTileKeys) {
     const int64_t n = std::min(kTileKeys, longest - first);
     fetch(first, n);
-    kernels.dots(tiles.queries,
-                 shape.key_stride(),
-                 shape.rows(),
-                 tiles.keys,
-                 shape.key_stride(),
-                 n,
-                 shape.key_width,
-                 tiles.scores,
-                 kTileKeys);
-    for (int64_t t = 0; t < shape.tokens; ++t) {
-      const int64_t own = std::min(n, counts[t] - first);
-      if (own <= 0) continue;
-      const int64_t row = t * shape.heads;
-      for (int64_t r = row; r < row + shape.heads; ++r) {
-        tiles.factors[r] = kernels.softmax_tile(
-            tiles.scores + r * kTileKeys, own, scale, tiles.maximum + r, tiles.total + r);
+    kernels.dots(tiles.queries, tiles.keys.part(0, n), shape.key_width, tiles.scores);
+    int64_t row = 0;
+    for (const int64_t count : counts) {
+      const int64_t own = std::min(n, count - first);
+      if (own > 0) {
+        for (int64_t r = row; r < row + shape.heads; ++r) {
+          tiles.factors[r] = kernels.softmax_tile(
+              tiles.scores.row(r), own, scale, tiles.maximum + r, tiles.total + r);
+        }
+        kernels.accumulate(tiles.sums.part(row, shape.heads),
+                           tiles.factors + row,
+                           tiles.scores.from(row),
+                           tiles.values.part(0, own),
+                           tiles.sums.stride);
       }
-      kernels.accumulate(tiles.sums + row * sums_stride,
-                         sums_stride,
-                         shape.heads,
-                         tiles.factors + row,
-                         tiles.scores + row * kTileKeys,
-                         kTileKeys,
-                         tiles.values,
-                         shape.value_stride(),
-                         own,
-                         sums_stride);
+      row += shape.heads;
     }
   }
 }
@@ -114,7 +101,7 @@ inline void write_row(const AttentionShape& shape,
                       const AttentionTiles& tiles,
                       int64_t r,
                       float* out) {
-  const float* sums = tiles.sums + r * padded(shape.value_width);
+  const float* sums = tiles.sums.row(r);
   const float inverse = tiles.total[r] == 0.0F ? 0.0F : 1.0F / tiles.total[r];
   for (int64_t i = 0; i < shape.value_width; ++i) out[i] = sums[i] * inverse;
 }

@@ -1,3 +1,7 @@
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "kernels/composition.h"
 #include "kernels/cpu/levels.h"
 #include "kernels/cpu/ops.h"
@@ -20,7 +24,7 @@ void index_select(Queue& queue, const IndexSelectArgs& args);
 // Starts as the reference, so that it is whole whatever it overrides.
 template <Level kLevel>
 const KernelTable& table_of(std::string_view name) {
-  static const KernelTable kTable = [&] {
+  static const KernelTable whole = [&] {
     KernelTable table = reference_kernels();
     table.name = name;
     table.embed = &run<kLevel, EmbedArgs, &cpu::embed>;
@@ -45,13 +49,21 @@ const KernelTable& table_of(std::string_view name) {
     table.argmax = &run<kLevel, ArgmaxArgs, &cpu::argmax>;
     return table;
   }();
-  return kTable;
+  return whole;
 }
 
 template <Level kLevel>
 void index_select(Queue& queue, const IndexSelectArgs& args) {
   compose_index_select(table_of<kLevel>(""), queue, args);
 }
+
+#if defined(__x86_64__)
+// Not every compiler's __builtin_cpu_supports() knows this one.
+bool supports_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
 
 std::vector<const KernelTable*> detect_levels() {
   std::vector<const KernelTable*> levels;
@@ -63,8 +75,7 @@ std::vector<const KernelTable*> detect_levels() {
     }
     levels.push_back(&table_of<&cpu::avx512_microkernels>("cpu_avx512"));
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("f16c")) {
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && supports_f16c()) {
     levels.push_back(&table_of<&cpu::avx2_microkernels>("cpu_avx2"));
   }
 #endif
@@ -75,8 +86,8 @@ std::vector<const KernelTable*> detect_levels() {
 }  // namespace
 
 const std::vector<const KernelTable*>& cpu_levels() {
-  static const std::vector<const KernelTable*> kLevels = detect_levels();
-  return kLevels;
+  static const std::vector<const KernelTable*> levels = detect_levels();
+  return levels;
 }
 
 const KernelTable& cpu_kernels() {

@@ -1,3 +1,5 @@
+#include <array>
+
 #include "kernels/cpu/attention.h"
 #include "kernels/reference/cache_rows.h"
 
@@ -32,11 +34,11 @@ void run(const Microkernels& kernels,
   const auto token = [&](int64_t r) { return item.first + r / shape.heads; };
   for (int64_t r = 0; r < shape.rows(); ++r) {
     const float* q = args.q.as<float>() + token(r) * args.q.stride(0) + head(r) * args.q.stride(1);
-    std::copy_n(q, row.head_dim, tiles.queries + r * shape.key_stride());
+    std::copy_n(q, row.head_dim, tiles.queries.row(r));
   }
-  int64_t counts[kRowsPerItem];
+  std::array<int64_t, kRowsPerItem> counts{};
   for (int64_t t = item.first; t < item.last; ++t) {
-    counts[t - item.first] = args.batch.positions.as<int32_t>()[t] + 1;
+    counts[static_cast<size_t>(t - item.first)] = args.batch.positions.as<int32_t>()[t] + 1;
   }
   const DType dtype = row.format == PlainRowFormat::kF32 ? DType::kF32 : DType::kBF16;
   const int64_t key = item.kv_head * row.head_dim * dtype_bytes(dtype);
@@ -44,12 +46,12 @@ void run(const Microkernels& kernels,
   const auto fetch = [&](int64_t first, int64_t n) {
     for (int64_t j = 0; j < n; ++j) {
       const uint8_t* data = reference::row_of(args.cache, args.batch, item.first, first + j);
-      kernels.widen(data + key, dtype, row.head_dim, 1.0F, tiles.keys + j * shape.key_stride());
-      kernels.widen(
-          data + value, dtype, row.head_dim, 1.0F, tiles.values + j * shape.value_stride());
+      kernels.widen(data + key, dtype, row.head_dim, 1.0F, tiles.keys.row(j));
+      kernels.widen(data + value, dtype, row.head_dim, 1.0F, tiles.values.row(j));
     }
   };
-  attend(kernels, shape, tiles, counts, args.scale, fetch);
+  const auto tokens = static_cast<size_t>(shape.tokens);
+  attend(kernels, shape, tiles, std::span(counts).first(tokens), args.scale, fetch);
   for (int64_t r = 0; r < shape.rows(); ++r) {
     write_row(shape,
               tiles,

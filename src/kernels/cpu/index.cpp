@@ -80,14 +80,13 @@ void run(const Microkernels& kernels,
     for (int64_t t = item.first; t < item.last; ++t) {
       const int64_t count = std::min<int64_t>(kBlockTokens, visible_of(args.batch, t) - first);
       if (count <= 0) continue;
-      kernels.index_tile(args.q.as<float>() + t * args.q.stride(0),
-                         args.q.stride(1),
-                         args.head_weights.as<float>() + t * args.head_weights.stride(0),
-                         args.q.dim(1),
-                         transposed,
-                         page.dim,
-                         args.scale,
-                         tile);
+      kernels.index_tile(
+          {args.q.as<float>() + t * args.q.stride(0), args.q.stride(1), args.q.dim(1)},
+          args.head_weights.as<float>() + t * args.head_weights.stride(0),
+          transposed,
+          page.dim,
+          args.scale,
+          tile);
       std::copy_n(tile,
                   count,
                   args.scores.as<float>() + (t - args.first_token) * args.scores.stride(0) + first);

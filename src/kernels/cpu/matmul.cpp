@@ -25,10 +25,13 @@ int64_t stored_rows_per_item(const WeightView& weight) {
 
 void append_items(const MatmulJob& job, std::pmr::vector<Item>& items) {
   const int64_t step_n = stored_rows_per_item(job.weight);
-  for (int64_t m = 0; m < job.m; m += kBlockRows) {
+  for (int64_t m = 0; m < job.x.count; m += kBlockRows) {
     for (int64_t n = 0; n < job.weight.rows; n += step_n) {
-      items.push_back(
-          {&job, m, std::min(kBlockRows, job.m - m), n, std::min(step_n, job.weight.rows - n)});
+      items.push_back({&job,
+                       m,
+                       std::min(kBlockRows, job.x.count - m),
+                       n,
+                       std::min(step_n, job.weight.rows - n)});
     }
   }
 }
@@ -38,12 +41,9 @@ void run_item(const Microkernels& kernels, const Item& item) {
   kernels.direct(job.weight,
                  item.first_n,
                  item.n,
-                 job.x + item.first_m * job.x_stride,
-                 job.x_stride,
-                 item.m,
+                 job.x.part(item.first_m, item.m),
                  job.bias,
-                 job.out + item.first_m * job.out_stride + item.first_n,
-                 job.out_stride);
+                 job.out.part(item.first_m, item.m).columns(item.first_n));
 }
 
 }  // namespace
@@ -57,8 +57,8 @@ void run_matmuls(const Microkernels& kernels, const OpCall& call, std::span<cons
   double products = 0.0;
   for (const MatmulJob& job : jobs) {
     append_items(job, items);
-    products +=
-        static_cast<double>(job.m * job.weight.rows) * static_cast<double>(job.weight.columns);
+    products += static_cast<double>(job.x.count * job.weight.rows) *
+                static_cast<double>(job.weight.columns);
   }
   const auto count = static_cast<int64_t>(items.size());
   // About 20 products per nanosecond.
@@ -79,17 +79,15 @@ void matmul(const Microkernels& kernels, Queue& queue, const MatmulArgs& args) {
     queue.count_fallback("matmul");
     return reference::matmul(queue, args);
   }
-  const MatmulJob job{.x = args.x.as<float>(),
-                      .x_stride = args.x.stride(0),
-                      .m = args.x.dim(0),
+  const MatmulJob job{.x = {args.x.as<float>(), args.x.stride(0), args.x.dim(0)},
                       .weight = args.weight,
                       .bias = args.bias.as<float>(),
-                      .out = args.out.as<float>(),
-                      .out_stride = args.out.stride(0)};
+                      .out = {args.out.as<float>(), args.out.stride(0), args.out.dim(0)}};
   run_matmuls(kernels, OpCall(queue), {&job, 1});
 }
 
 void head_matmul(const Microkernels& kernels, Queue& queue, const HeadMatmulArgs& args) {
+  const int64_t tokens = args.x.dim(0);
   const int64_t heads = args.weight.dim(0);
   const int64_t n = args.weight.dim(1);
   const int64_t k = args.weight.dim(2);
@@ -104,13 +102,11 @@ void head_matmul(const Microkernels& kernels, Queue& queue, const HeadMatmulArgs
   for (int64_t h = 0; h < heads; ++h) {
     const auto* matrix = static_cast<const std::byte*>(args.weight.data) +
                          h * n * k * dtype_bytes(args.weight.dtype);
-    jobs.push_back({.x = args.x.as<float>() + h * args.x.stride(1),
-                    .x_stride = args.x.stride(0),
-                    .m = args.x.dim(0),
-                    .weight = {.data = matrix, .rows = n, .columns = k, .form = form},
-                    .bias = nullptr,
-                    .out = args.out.as<float>() + h * args.out.stride(1),
-                    .out_stride = args.out.stride(0)});
+    jobs.push_back(
+        {.x = {args.x.as<float>() + h * args.x.stride(1), args.x.stride(0), tokens},
+         .weight = {.data = matrix, .rows = n, .columns = k, .form = form},
+         .bias = nullptr,
+         .out = {args.out.as<float>() + h * args.out.stride(1), args.out.stride(0), tokens}});
   }
   run_matmuls(kernels, call, jobs);
 }

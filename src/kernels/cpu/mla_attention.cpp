@@ -1,3 +1,5 @@
+#include <array>
+
 #include "kernels/cpu/attention.h"
 #include "kernels/reference/cache_rows.h"
 
@@ -59,6 +61,8 @@ void prefetch(const LatentCache& cache, const uint8_t* row) {
   for (int64_t i = 0; i < latent_row_bytes(cache.row); i += 64) __builtin_prefetch(row + i);
 }
 
+constexpr int64_t kRowsPerItem = 64;  // pairs of a token and a head
+
 // Tokens [first, last) of one sequence, heads [first_head, first_head + heads).
 struct Item {
   int64_t first, last;
@@ -73,7 +77,7 @@ std::pmr::vector<Item> make_items(const MlaAttentionArgs& args, const OpCall& ca
   int64_t head_step = std::min<int64_t>(heads, 32);
   // A lone decode token is shared by heads, in fours: what a tile of the product takes at once.
   while (head_step > 4 && tokens * ((heads + head_step - 1) / head_step) < threads) head_step /= 2;
-  const int64_t most = args.selection.empty() ? std::max<int64_t>(1, 64 / head_step) : 1;
+  const int64_t most = args.selection.empty() ? std::max<int64_t>(1, kRowsPerItem / head_step) : 1;
   auto items = call.list<Item>(tokens * ((heads + head_step - 1) / head_step));
   for (int64_t t = 0; t < tokens;) {
     const int64_t last = group_end(args.batch, t, tokens, most);
@@ -98,14 +102,11 @@ const float* head_of(const ConstTensor& x, int64_t t, int64_t h) {
   return x.as<float>() + t * x.stride(0) + h * x.stride(1);
 }
 
-void pack_queries(const MlaAttentionArgs& args,
-                  const Item& item,
-                  const AttentionShape& shape,
-                  float* queries) {
-  for (int64_t r = 0; r < shape.rows(); ++r) {
+void pack_queries(const MlaAttentionArgs& args, const Item& item, const Rows<float>& queries) {
+  for (int64_t r = 0; r < queries.count; ++r) {
     const int64_t t = item.first + r / item.heads;
     const int64_t h = item.first_head + r % item.heads;
-    float* to = queries + r * shape.key_stride();
+    float* to = queries.row(r);
     std::copy_n(head_of(args.q_latent, t, h), args.cache.row.latent, to);
     std::copy_n(head_of(args.q_rope, t, h), args.cache.row.rope, to + args.cache.row.latent);
   }
@@ -126,9 +127,11 @@ void run(const Microkernels& kernels,
   const AttentionShape shape = shape_of(args, item);
   const AttentionTiles tiles(shape, scratch);
   tiles.clear_padding(shape);
-  pack_queries(args, item, shape, tiles.queries);
-  int64_t counts[64];
-  for (int64_t t = item.first; t < item.last; ++t) counts[t - item.first] = attended(args, t);
+  pack_queries(args, item, tiles.queries);
+  std::array<int64_t, kRowsPerItem> counts{};
+  for (int64_t t = item.first; t < item.last; ++t) {
+    counts[static_cast<size_t>(t - item.first)] = attended(args, t);
+  }
   const int32_t* selection =
       args.selection.empty() ? nullptr
                              : args.selection.as<int32_t>() + item.first * args.selection.stride(0);
@@ -142,10 +145,11 @@ void run(const Microkernels& kernels,
     }
     for (int64_t j = 0; j < n; ++j) {
       if (ask_ahead && j + kRowsAhead < n) prefetch(args.cache, tile_rows[j + kRowsAhead]);
-      decode(kernels, args.cache.row, tile_rows[j], tiles.keys + j * shape.key_stride());
+      decode(kernels, args.cache.row, tile_rows[j], tiles.keys.row(j));
     }
   };
-  attend(kernels, shape, tiles, counts, args.scale, fetch);
+  const auto tokens = static_cast<size_t>(shape.tokens);
+  attend(kernels, shape, tiles, std::span(counts).first(tokens), args.scale, fetch);
   for (int64_t r = 0; r < shape.rows(); ++r) {
     const int64_t t = item.first + r / item.heads;
     const int64_t h = item.first_head + r % item.heads;

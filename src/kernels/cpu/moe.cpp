@@ -25,7 +25,7 @@ Grouping group_by_expert(const MoeArgs& args, const OpCall& call) {
   grouping.row_of.resize(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
     BATON_CHECK(expert(i) >= 0 && expert(i) < args.expert_count, expert(i));
-    ++grouping.first[static_cast<size_t>(expert(i) + 1)];
+    ++grouping.first[static_cast<size_t>(expert(i)) + 1];
   }
   for (size_t e = 1; e < grouping.first.size(); ++e) grouping.first[e] += grouping.first[e - 1];
   auto next = call.list<int64_t>();
@@ -50,13 +50,10 @@ void append_jobs(const MoeArgs& args,
     const int64_t m = grouping.first[static_cast<size_t>(e + 1)] - first;
     if (m == 0) continue;
     const WeightView& weight = args.matrices[3 * e + which];
-    jobs.push_back({.x = x + first * weight.columns,
-                    .x_stride = weight.columns,
-                    .m = m,
+    jobs.push_back({.x = {x + first * weight.columns, weight.columns, m},
                     .weight = weight,
                     .bias = nullptr,
-                    .out = out + first * weight.rows,
-                    .out_stride = weight.rows});
+                    .out = {out + first * weight.rows, weight.rows, m}});
   }
 }
 

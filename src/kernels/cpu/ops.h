@@ -33,15 +33,12 @@ void argmax(const Microkernels& kernels, Queue& queue, const ArgmaxArgs& args);
 
 class OpCall;
 
-// out = x weight^T (+ bias), as MatmulArgs, in plain pointers. m may be 0.
+// out = x weight^T (+ bias), as MatmulArgs, in plain pointers. x may have no rows.
 struct MatmulJob {
-  const float* x = nullptr;  // [m, weight.columns]
-  int64_t x_stride = 0;
-  int64_t m = 0;
+  Rows<const float> x;  // [m, weight.columns]
   WeightView weight;
   const float* bias = nullptr;
-  float* out = nullptr;  // [m, weight.rows]
-  int64_t out_stride = 0;
+  Rows<float> out;  // [m, weight.rows]
 };
 
 // False for fp8 blocks that cut a vector in two; those take the reference.

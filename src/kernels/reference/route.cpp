@@ -29,8 +29,10 @@ std::vector<float> expert_scores(const float* logits, int64_t experts, RouterSco
   } else {
     for (double& score : scores) score = 1.0 / (1.0 + std::exp(-score));
   }
-  std::vector<float> rounded;
-  for (const double score : scores) rounded.push_back(static_cast<float>(score));
+  std::vector<float> rounded(scores.size());
+  std::transform(scores.begin(), scores.end(), rounded.begin(), [](double score) {
+    return static_cast<float>(score);
+  });
   return rounded;
 }
 

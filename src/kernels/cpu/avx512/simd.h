@@ -7,6 +7,24 @@
 
 namespace baton::cpu {
 
+// The value of every nvfp4 code.
+alignas(64) constexpr float kE2m1Values[16] = {0.0F,
+                                               0.5F,
+                                               1.0F,
+                                               1.5F,
+                                               2.0F,
+                                               3.0F,
+                                               4.0F,
+                                               6.0F,
+                                               -0.0F,
+                                               -0.5F,
+                                               -1.0F,
+                                               -1.5F,
+                                               -2.0F,
+                                               -3.0F,
+                                               -4.0F,
+                                               -6.0F};
+
 // The tag keeps the code of files with different compiler flags apart: what is not inlined must not
 // be shared between them.
 template <typename Tag>
@@ -71,27 +89,11 @@ struct Avx512Code {
   }
   // 16 codes of 8 bytes: each lane takes its nibble, the permutation looks it up.
   static V load_e2m1(const uint8_t* p) {
-    const __m512i table_bits = _mm512_castps_si512(_mm512_setr_ps(0.0F,
-                                                                  0.5F,
-                                                                  1.0F,
-                                                                  1.5F,
-                                                                  2.0F,
-                                                                  3.0F,
-                                                                  4.0F,
-                                                                  6.0F,
-                                                                  -0.0F,
-                                                                  -0.5F,
-                                                                  -1.0F,
-                                                                  -1.5F,
-                                                                  -2.0F,
-                                                                  -3.0F,
-                                                                  -4.0F,
-                                                                  -6.0F));
     const __m512i words = _mm512_mask_broadcastd_epi32(
         _mm512_broadcastd_epi32(_mm_loadu_si32(p)), 0xff00, _mm_loadu_si32(p + 4));
     const __m512i codes = _mm512_srlv_epi32(
         words, _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28));
-    return _mm512_castsi512_ps(_mm512_permutexvar_epi32(codes, table_bits));
+    return _mm512_permutexvar_ps(codes, _mm512_load_ps(kE2m1Values));
   }
 };
 

@@ -8,9 +8,9 @@ namespace baton::cpu {
 
 namespace vbmi {
 
-template <typename T, int kSize>
+template <int kSize>
 struct alignas(64) Table {
-  T values[kSize];
+  uint8_t values[kSize];
 };
 
 constexpr uint32_t bf16_of_e4m3_over_256(uint32_t magnitude) {
@@ -21,16 +21,16 @@ constexpr uint32_t bf16_of_e4m3_over_256(uint32_t magnitude) {
   const uint32_t top = magnitude >= 4 ? 2 : magnitude >= 2 ? 1 : 0;
   return ((110U + top) << 7) | ((magnitude << (7 - top)) & 0x7fU);
 }
-constexpr Table<uint8_t, 128> byte_table(int shift) {
-  Table<uint8_t, 128> table{};
+constexpr Table<128> byte_table(int shift) {
+  Table<128> table{};
   for (uint32_t i = 0; i < 128; ++i)
     table.values[i] = static_cast<uint8_t>(bf16_of_e4m3_over_256(i) >> shift);
   return table;
 }
 // Vector v, lane i (value 16 v + i) comes out of 128-bit lane i / 4, word 2 (i % 4) + v % 2 of
 // the unpacked half v / 2.
-constexpr Table<uint8_t, 64> order_table() {
-  Table<uint8_t, 64> table{};
+constexpr Table<64> order_table() {
+  Table<64> table{};
   for (uint32_t v = 0; v < 4; ++v) {
     for (uint32_t i = 0; i < 16; ++i) {
       table.values[i / 4 * 16 + v / 2 * 8 + i % 4 * 2 + v % 2] = static_cast<uint8_t>(16 * v + i);
@@ -38,32 +38,16 @@ constexpr Table<uint8_t, 64> order_table() {
   }
   return table;
 }
-constexpr Table<uint8_t, 64> nibble_table() {
-  Table<uint8_t, 64> table{};
+constexpr Table<64> nibble_table() {
+  Table<64> table{};
   for (uint32_t i = 0; i < 16; ++i) table.values[4 * i] = static_cast<uint8_t>(4 * i);
   return table;
 }
 
-constexpr Table<uint8_t, 128> kLow = byte_table(0);
-constexpr Table<uint8_t, 128> kHigh = byte_table(8);
-constexpr Table<uint8_t, 64> kOrder = order_table();
-constexpr Table<uint8_t, 64> kNibbles = nibble_table();
-constexpr Table<float, 16> kE2m1 = {{0.0F,
-                                     0.5F,
-                                     1.0F,
-                                     1.5F,
-                                     2.0F,
-                                     3.0F,
-                                     4.0F,
-                                     6.0F,
-                                     -0.0F,
-                                     -0.5F,
-                                     -1.0F,
-                                     -1.5F,
-                                     -2.0F,
-                                     -3.0F,
-                                     -4.0F,
-                                     -6.0F}};
+constexpr Table<128> kLow = byte_table(0);
+constexpr Table<128> kHigh = byte_table(8);
+constexpr Table<64> kOrder = order_table();
+constexpr Table<64> kNibbles = nibble_table();
 
 }  // namespace vbmi
 
@@ -100,7 +84,7 @@ struct Avx512Vbmi : Avx512Code<Avx512Vbmi> {
         _mm512_set1_epi64(_mm_cvtsi128_si64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
     const __m512i codes =
         _mm512_multishift_epi64_epi8(_mm512_load_si512(vbmi::kNibbles.values), pairs);
-    return _mm512_permutexvar_ps(codes, _mm512_load_ps(vbmi::kE2m1.values));
+    return _mm512_permutexvar_ps(codes, _mm512_load_ps(kE2m1Values));
   }
 };
 

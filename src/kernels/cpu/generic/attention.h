@@ -46,30 +46,26 @@ float softmax_tile(float* scores, int64_t n, float scale, float* maximum, float*
 }
 
 template <typename S, int M, int C>
-inline void accumulate_tile(float* sums,
-                            int64_t sums_stride,
+inline void accumulate_tile(Rows<float> sums,
                             const float* factors,
-                            const float* weights,
-                            int64_t weights_stride,
-                            const float* values,
-                            int64_t values_stride,
-                            int64_t n) {
+                            Rows<const float> weights,
+                            Rows<const float> values) {
   using V = typename S::V;
   V acc[M][C];
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) {
-      acc[m][c] = S::mul(S::load(sums + m * sums_stride + c * S::kLanes), S::set(factors[m]));
+      acc[m][c] = S::mul(S::load(sums.row(m) + c * S::kLanes), S::set(factors[m]));
     }
   }
-  for (int64_t j = 0; j < n; ++j) {
+  for (int64_t j = 0; j < values.count; ++j) {
     V value[C];
 #pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) value[c] = S::load(values + j * values_stride + c * S::kLanes);
+    for (int c = 0; c < C; ++c) value[c] = S::load(values.row(j) + c * S::kLanes);
 #pragma GCC unroll 8
     for (int m = 0; m < M; ++m) {
-      const V weight = S::set(weights[m * weights_stride + j]);
+      const V weight = S::set(weights.row(m)[j]);
 #pragma GCC unroll 8
       for (int c = 0; c < C; ++c) acc[m][c] = S::fma(weight, value[c], acc[m][c]);
     }
@@ -77,76 +73,42 @@ inline void accumulate_tile(float* sums,
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) S::store(sums + m * sums_stride + c * S::kLanes, acc[m][c]);
+    for (int c = 0; c < C; ++c) S::store(sums.row(m) + c * S::kLanes, acc[m][c]);
   }
 }
 
+// The first M rows of sums.
 template <typename S, int M>
-inline void accumulate_rows(float* sums,
-                            int64_t sums_stride,
+inline void accumulate_rows(Rows<float> sums,
                             const float* factors,
-                            const float* weights,
-                            int64_t weights_stride,
-                            const float* values,
-                            int64_t values_stride,
-                            int64_t n,
+                            Rows<const float> weights,
+                            Rows<const float> values,
                             int64_t width) {
   constexpr int64_t kStep = int64_t{S::kSumVectors} * S::kLanes;
   int64_t c = 0;
   for (; c + kStep <= width; c += kStep) {
-    accumulate_tile<S, M, S::kSumVectors>(
-        sums + c, sums_stride, factors, weights, weights_stride, values + c, values_stride, n);
+    accumulate_tile<S, M, S::kSumVectors>(sums.columns(c), factors, weights, values.columns(c));
   }
   for (; c < width; c += S::kLanes) {
-    accumulate_tile<S, M, 1>(
-        sums + c, sums_stride, factors, weights, weights_stride, values + c, values_stride, n);
+    accumulate_tile<S, M, 1>(sums.columns(c), factors, weights, values.columns(c));
   }
 }
 
 template <typename S>
-void accumulate(float* sums,
-                int64_t sums_stride,
-                int64_t m,
+void accumulate(Rows<float> sums,
                 const float* factors,
-                const float* weights,
-                int64_t weights_stride,
-                const float* values,
-                int64_t values_stride,
-                int64_t n,
+                Rows<const float> weights,
+                Rows<const float> values,
                 int64_t width) {
   int64_t i = 0;
-  for (; i + 4 <= m; i += 4) {
-    accumulate_rows<S, 4>(sums + i * sums_stride,
-                          sums_stride,
-                          factors + i,
-                          weights + i * weights_stride,
-                          weights_stride,
-                          values,
-                          values_stride,
-                          n,
-                          width);
+  for (; i + 4 <= sums.count; i += 4) {
+    accumulate_rows<S, 4>(sums.from(i), factors + i, weights.from(i), values, width);
   }
-  for (; i + 2 <= m; i += 2) {
-    accumulate_rows<S, 2>(sums + i * sums_stride,
-                          sums_stride,
-                          factors + i,
-                          weights + i * weights_stride,
-                          weights_stride,
-                          values,
-                          values_stride,
-                          n,
-                          width);
+  for (; i + 2 <= sums.count; i += 2) {
+    accumulate_rows<S, 2>(sums.from(i), factors + i, weights.from(i), values, width);
   }
-  for (; i < m; ++i) {
-    accumulate_rows<S, 1>(sums + i * sums_stride,
-                          sums_stride,
-                          factors + i,
-                          weights + i * weights_stride,
-                          weights_stride,
-                          values,
-                          values_stride,
-                          n,
-                          width);
+  for (; i < sums.count; ++i) {
+    accumulate_rows<S, 1>(sums.from(i), factors + i, weights.from(i), values, width);
   }
 }
 

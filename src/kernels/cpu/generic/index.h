@@ -9,8 +9,7 @@
 namespace baton::cpu {
 
 template <typename S, int H, int C>
-inline void index_heads(const float* q,
-                        int64_t q_stride,
+inline void index_heads(Rows<const float> q,
                         const float* head_weights,
                         const float* keys,
                         int64_t dim,
@@ -28,7 +27,7 @@ inline void index_heads(const float* q,
     for (int c = 0; c < C; ++c) key[c] = S::load(keys + i * kBlockTokens + c * S::kLanes);
 #pragma GCC unroll 8
     for (int h = 0; h < H; ++h) {
-      const V value = S::set(q[h * q_stride + i]);
+      const V value = S::set(q.row(h)[i]);
 #pragma GCC unroll 8
       for (int c = 0; c < C; ++c) acc[h][c] = S::fma(value, key[c], acc[h][c]);
     }
@@ -44,10 +43,8 @@ inline void index_heads(const float* q,
 }
 
 template <typename S>
-void index_tile(const float* q,
-                int64_t q_stride,
+void index_tile(Rows<const float> q,
                 const float* head_weights,
-                int64_t heads,
                 const float* keys,
                 int64_t dim,
                 float scale,
@@ -58,17 +55,15 @@ void index_tile(const float* q,
     typename S::V scores[kVectors];
     for (auto& score : scores) score = S::zero();
     int64_t h = 0;
-    for (; h + S::kIndexHeads <= heads; h += S::kIndexHeads) {
+    for (; h + S::kIndexHeads <= q.count; h += S::kIndexHeads) {
       index_heads<S, S::kIndexHeads, kVectors>(
-          q + h * q_stride, q_stride, head_weights + h, keys + column, dim, scores);
+          q.from(h), head_weights + h, keys + column, dim, scores);
     }
-    for (; h + 2 <= heads; h += 2) {
-      index_heads<S, 2, kVectors>(
-          q + h * q_stride, q_stride, head_weights + h, keys + column, dim, scores);
+    for (; h + 2 <= q.count; h += 2) {
+      index_heads<S, 2, kVectors>(q.from(h), head_weights + h, keys + column, dim, scores);
     }
-    for (; h < heads; ++h) {
-      index_heads<S, 1, kVectors>(
-          q + h * q_stride, q_stride, head_weights + h, keys + column, dim, scores);
+    for (; h < q.count; ++h) {
+      index_heads<S, 1, kVectors>(q.from(h), head_weights + h, keys + column, dim, scores);
     }
     for (int c = 0; c < kVectors; ++c) {
       S::store(out + column + c * S::kLanes, S::mul(scores[c], S::set(scale)));
