@@ -84,24 +84,7 @@ void run_experts(ForwardContext& context,
                .out = out});
 }
 
-}  // namespace
-
-FeedForward read_feed_forward(const ModelConfig& config, bool has_experts, WeightReader weights) {
-  if (!has_experts) {
-    return {.dense = read_swiglu(config, {config.intermediate_size, "intermediate_size"}, weights),
-            .routed = {},
-            .shared = {}};
-  }
-  FeedForward layer{.dense = {}, .routed = read_experts(config, weights), .shared = {}};
-  if (config.shared_experts > 0) {
-    layer.shared = read_swiglu(config,
-                               {config.shared_experts * config.moe_intermediate_size,
-                                "n_shared_experts * moe_intermediate_size"},
-                               weights.at("shared_experts."));
-  }
-  return layer;
-}
-
+// out = feed_forward(x); x and out [tokens, hidden], not aliased.
 void run_feed_forward(ForwardContext& context,
                       const ModelConfig& config,
                       const FeedForward& layer,
@@ -114,6 +97,44 @@ void run_feed_forward(ForwardContext& context,
   const Tensor shared = context.scratch.take({x.dim(0), config.hidden_size});
   run_swiglu(context, layer.shared, x, shared);
   context.kernels.add(context.queue, {.x = shared, .out = out});
+}
+
+}  // namespace
+
+FeedForward read_feed_forward(const ModelConfig& config, bool has_experts, WeightReader weights) {
+  FeedForward layer{.norm = weights.vector("post_attention_layernorm.weight",
+                                           {config.hidden_size, "hidden_size"}),
+                    .dense = {},
+                    .routed = {},
+                    .shared = {}};
+  WeightReader mlp = weights.at("mlp.");
+  if (!has_experts) {
+    layer.dense = read_swiglu(config, {config.intermediate_size, "intermediate_size"}, mlp);
+    return layer;
+  }
+  layer.routed = read_experts(config, mlp);
+  if (config.shared_experts > 0) {
+    layer.shared = read_swiglu(config,
+                               {config.shared_experts * config.moe_intermediate_size,
+                                "n_shared_experts * moe_intermediate_size"},
+                               mlp.at("shared_experts."));
+  }
+  return layer;
+}
+
+void add_feed_forward(ForwardContext& context,
+                      const ModelConfig& config,
+                      const FeedForward& layer,
+                      const Tensor& hidden) {
+  const Scratch::Frame frame(context.scratch);
+  const int64_t tokens = hidden.dim(0);
+  const Tensor normed = context.scratch.take({tokens, config.hidden_size});
+  const Tensor out = context.scratch.take({tokens, config.hidden_size});
+  context.kernels.rms_norm(
+      context.queue,
+      {.x = hidden, .weight = layer.norm, .epsilon = config.rms_norm_eps, .out = normed});
+  run_feed_forward(context, config, layer, normed, out);
+  context.kernels.add(context.queue, {.x = out, .out = hidden});
 }
 
 }  // namespace baton

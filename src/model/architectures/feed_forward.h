@@ -1,5 +1,5 @@
-// The feed-forward half of a layer: a dense SwiGLU, or routed experts with an optional shared
-// one. What a layer lacks is empty. The same for every data flow.
+// The feed-forward half of a layer: a norm, then a dense SwiGLU or routed experts with an optional
+// shared one. What a layer lacks is empty. The same for every data flow.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +24,19 @@ struct Experts {
 };
 
 struct FeedForward {
-  SwiGlu dense;    // layers without experts
-  Experts routed;  // layers with experts
-  SwiGlu shared;   // the shared expert, added unscaled
+  ConstTensor norm;  // post_attention_layernorm [hidden]
+  SwiGlu dense;      // layers without experts
+  Experts routed;    // layers with experts
+  SwiGlu shared;     // the shared expert, added unscaled
 };
 
-// `weights` is at "model.layers.N.mlp.".
+// `weights` is at "model.layers.N.".
 FeedForward read_feed_forward(const ModelConfig& config, bool has_experts, WeightReader weights);
 
-// out = feed_forward(x); x and out [tokens, hidden], not aliased.
-void run_feed_forward(ForwardContext& context,
+// hidden += feed_forward(norm(hidden)); hidden: [tokens, hidden]
+void add_feed_forward(ForwardContext& context,
                       const ModelConfig& config,
                       const FeedForward& layer,
-                      const ConstTensor& x,
-                      const Tensor& out);
+                      const Tensor& hidden);
 
 }  // namespace baton

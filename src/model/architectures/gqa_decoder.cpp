@@ -5,27 +5,20 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
 #include "model/architectures.h"
+#include "model/architectures/attention.h"
 #include "model/architectures/feed_forward.h"
 #include "model/architectures/trunk.h"
-#include "model/rope.h"
 
 namespace baton {
 namespace {
 
-// A projection [out, hidden] and its bias [out] or nothing.
-struct Projection {
-  WeightView weight;
-  ConstTensor bias;
-};
-
 struct Layer {
-  ConstTensor input_layernorm, post_attention_layernorm;  // [hidden]
-  Projection q_proj;                                      // [heads * head_dim, hidden]
-  Projection k_proj, v_proj;                              // [kv_heads * head_dim, hidden]
-  ConstTensor q_norm, k_norm;                             // [head_dim]
-  Projection o_proj;                                      // [hidden, heads * head_dim]
+  ConstTensor input_layernorm;  // [hidden]
+  Projection q_proj;            // [heads * head_dim, hidden]
+  Projection k_proj, v_proj;    // [kv_heads * head_dim, hidden]
+  ConstTensor q_norm, k_norm;   // [head_dim]
+  Projection o_proj;            // [hidden, heads * head_dim]
   FeedForward mlp;
 };
 
@@ -47,8 +40,7 @@ class GqaDecoder final : public Model {
   ModelConfig config_;
   BlockLayout layout_;
   float softmax_scale_ = 1.0F;
-  float rope_factor_ = 1.0F;
-  ConstTensor inv_freq_;  // [head_dim / 2]
+  Rotary rotary_;
   Trunk trunk_;
   std::vector<Layer> layers_;
 };
@@ -57,10 +49,7 @@ GqaDecoder::GqaDecoder(const ModelConfig& config,
                        const CacheFormats& formats,
                        WeightReader& weights)
     : config_(config), layout_(model_block_layout(config, formats)) {
-  const Result<Rope> rope = make_rope(config.rope, config.head_dim, config.max_position_embeddings);
-  BATON_CHECK(rope.has_value(), "rope was checked when the model was planned");
-  inv_freq_ = weights.constants(rope->inv_freq);
-  rope_factor_ = rope->attention_factor;
+  rotary_ = read_rotary(config, config.head_dim, weights);
   softmax_scale_ = 1.0F / std::sqrt(static_cast<float>(config.head_dim));
   trunk_ = read_trunk(config, weights);
   for (size_t i = 0; i < static_cast<size_t>(config.num_layers); ++i) {
@@ -75,36 +64,22 @@ Layer GqaDecoder::read_layer(WeightReader weights, size_t i) const {
   const Dim q{c.num_heads * c.head_dim, "num_attention_heads * head_dim"};
   const Dim kv{c.num_kv_heads * c.head_dim, "num_key_value_heads * head_dim"};
   WeightReader attn = weights.at("self_attn.");
-  const auto projection = [&](const std::string& name, Dim out, Dim in) -> Projection {
-    return {attn.matrix(name, out, in), attn.vector_if(c.attention_bias, name + ".bias", out)};
-  };
   return {.input_layernorm = weights.vector("input_layernorm.weight", hidden),
-          .post_attention_layernorm = weights.vector("post_attention_layernorm.weight", hidden),
-          .q_proj = projection("q_proj", q, hidden),
-          .k_proj = projection("k_proj", kv, hidden),
-          .v_proj = projection("v_proj", kv, hidden),
+          .q_proj = read_projection(c, "q_proj", q, hidden, attn),
+          .k_proj = read_projection(c, "k_proj", kv, hidden, attn),
+          .v_proj = read_projection(c, "v_proj", kv, hidden, attn),
           .q_norm = attn.vector("q_norm.weight", head),
           .k_norm = attn.vector("k_norm.weight", head),
-          .o_proj = projection("o_proj", hidden, q),
-          .mlp = read_feed_forward(c, c.moe_layers[i], weights.at("mlp."))};
+          .o_proj = read_projection(c, "o_proj", hidden, q, attn),
+          .mlp = read_feed_forward(c, c.moe_layers[i], weights)};
 }
 
 void GqaDecoder::forward(ForwardContext& context) const {
   const Scratch::Frame frame(context.scratch);
-  const int64_t tokens = context.batch.tokens();
   const Tensor hidden = embed_tokens(context, config_, trunk_);
   for (size_t i = 0; i < layers_.size(); ++i) {
     attention(context, i, hidden);
-    const Scratch::Frame mlp_frame(context.scratch);
-    const Tensor normed = context.scratch.take({tokens, config_.hidden_size});
-    const Tensor out = context.scratch.take({tokens, config_.hidden_size});
-    context.kernels.rms_norm(context.queue,
-                             {.x = hidden,
-                              .weight = layers_[i].post_attention_layernorm,
-                              .epsilon = config_.rms_norm_eps,
-                              .out = normed});
-    run_feed_forward(context, config_, layers_[i].mlp, normed, out);
-    context.kernels.add(context.queue, {.x = out, .out = hidden});
+    add_feed_forward(context, config_, layers_[i].mlp, hidden);
     observe(context, "hidden", i, hidden);
   }
   write_logits(context, config_, trunk_, hidden);
@@ -117,12 +92,7 @@ void GqaDecoder::norm_and_rotate(ForwardContext& context,
   const Tensor rows = make_tensor(x.data, DType::kF32, {x.dim(0) * heads, config_.head_dim});
   context.kernels.rms_norm(
       context.queue, {.x = rows, .weight = norm, .epsilon = config_.rms_norm_eps, .out = rows});
-  context.kernels.rope(context.queue,
-                       {.x = split_inner(x, heads, config_.head_dim),
-                        .positions = context.batch.positions,
-                        .inv_freq = inv_freq_,
-                        .attention_factor = rope_factor_,
-                        .interleaved = false});
+  rotate(context, rotary_, split_inner(x, heads, config_.head_dim), /*interleaved=*/false);
 }
 
 void GqaDecoder::attention(ForwardContext& context, size_t i, const Tensor& hidden) const {
@@ -144,9 +114,9 @@ void GqaDecoder::attention(ForwardContext& context, size_t i, const Tensor& hidd
                          .row = layout_.plain};
 
   kernels.rms_norm(queue, {hidden, layer.input_layernorm, c.rms_norm_eps, normed});
-  kernels.matmul(queue, {normed, layer.q_proj.weight, layer.q_proj.bias, q});
-  kernels.matmul(queue, {normed, layer.k_proj.weight, layer.k_proj.bias, k});
-  kernels.matmul(queue, {normed, layer.v_proj.weight, layer.v_proj.bias, v});
+  project(context, normed, layer.q_proj, q);
+  project(context, normed, layer.k_proj, k);
+  project(context, normed, layer.v_proj, v);
   norm_and_rotate(context, q, layer.q_norm);
   norm_and_rotate(context, k, layer.k_norm);
   kernels.store_plain(queue, {.keys = k, .values = v, .batch = context.batch, .cache = cache});
@@ -156,7 +126,7 @@ void GqaDecoder::attention(ForwardContext& context, size_t i, const Tensor& hidd
                          .cache = cache,
                          .scale = softmax_scale_,
                          .out = split_inner(mixed, c.num_heads, c.head_dim)});
-  kernels.matmul(queue, {mixed, layer.o_proj.weight, layer.o_proj.bias, normed});
+  project(context, mixed, layer.o_proj, normed);
   kernels.add(queue, {.x = normed, .out = hidden});
 }
 

@@ -10,11 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
 #include "model/architectures.h"
+#include "model/architectures/attention.h"
 #include "model/architectures/feed_forward.h"
 #include "model/architectures/trunk.h"
-#include "model/rope.h"
 
 namespace baton {
 namespace {
@@ -32,18 +31,16 @@ struct Indexer {
 };
 
 struct Layer {
-  ConstTensor input_layernorm, post_attention_layernorm;  // [hidden]
-  WeightView q_proj;                                      // [heads * qk, hidden] without q latent
-  WeightView q_a_proj;                                    // [q_lora, hidden]
-  ConstTensor q_a_bias, q_a_layernorm;                    // [q_lora]
-  WeightView q_b_proj;                                    // [heads * qk, q_lora]
-  WeightView kv_a_proj_with_mqa;                          // [latent + rope, hidden]
-  ConstTensor kv_a_bias;                                  // [latent + rope]
-  ConstTensor kv_a_layernorm;                             // [latent]
-  AbsorbedHalves kv_b;  // key [heads, latent, nope], value [heads, v, latent]
-  WeightView o_proj;    // [hidden, heads * v]
-  ConstTensor o_bias;   // [hidden]
-  Indexer indexer;      // empty in shared layers and in models without one
+  ConstTensor input_layernorm;    // [hidden]
+  WeightView q_proj;              // [heads * qk, hidden] without q latent
+  Projection q_a_proj;            // [q_lora, hidden]
+  ConstTensor q_a_layernorm;      // [q_lora]
+  WeightView q_b_proj;            // [heads * qk, q_lora]
+  Projection kv_a_proj_with_mqa;  // [latent + rope, hidden]
+  ConstTensor kv_a_layernorm;     // [latent]
+  AbsorbedHalves kv_b;            // key [heads, latent, nope], value [heads, v, latent]
+  Projection o_proj;              // [hidden, heads * v]
+  Indexer indexer;                // empty in shared layers and in models without one
   FeedForward mlp;
 };
 
@@ -69,13 +66,11 @@ class MlaDecoder final : public Model {
               const Tensor& normed,
               const Tensor& q_latent,
               const Tensor& selection) const;
-  void rotate(ForwardContext& context, const Tensor& x, bool interleaved) const;
 
   ModelConfig config_;
   BlockLayout layout_;
   float softmax_scale_ = 1.0F;
-  float rope_factor_ = 1.0F;
-  ConstTensor inv_freq_;  // [rope / 2]
+  Rotary rotary_;
   Trunk trunk_;
   std::vector<Layer> layers_;
 };
@@ -84,12 +79,8 @@ MlaDecoder::MlaDecoder(const ModelConfig& config,
                        const CacheFormats& formats,
                        WeightReader& weights)
     : config_(config), layout_(model_block_layout(config, formats)) {
-  const Result<Rope> rope =
-      make_rope(config.rope, config.qk_rope_head_dim, config.max_position_embeddings);
-  BATON_CHECK(rope.has_value(), "rope was checked when the model was planned");
-  inv_freq_ = weights.constants(rope->inv_freq);
-  rope_factor_ = rope->attention_factor;
-  softmax_scale_ = rope->score_factor / std::sqrt(static_cast<float>(config.qk_head_dim()));
+  rotary_ = read_rotary(config, config.qk_rope_head_dim, weights);
+  softmax_scale_ = rotary_.score_factor / std::sqrt(static_cast<float>(config.qk_head_dim()));
   trunk_ = read_trunk(config, weights);
   for (size_t i = 0; i < static_cast<size_t>(config.num_layers); ++i) {
     layers_.push_back(read_layer(weights.at("model.layers." + std::to_string(i) + "."), i));
@@ -103,30 +94,26 @@ Layer MlaDecoder::read_layer(WeightReader weights, size_t i) const {
   const Dim q{c.num_heads * c.qk_head_dim(),
               "num_attention_heads * (qk_nope_head_dim + qk_rope_head_dim)"};
   const Dim kv{c.kv_lora_rank + c.qk_rope_head_dim, "kv_lora_rank + qk_rope_head_dim"};
+  const Dim v{c.num_heads * c.v_head_dim, "num_attention_heads * v_head_dim"};
   WeightReader attn = weights.at("self_attn.");
   Layer layer;
   layer.input_layernorm = weights.vector("input_layernorm.weight", hidden);
-  layer.post_attention_layernorm = weights.vector("post_attention_layernorm.weight", hidden);
   if (c.q_lora_rank > 0) {
-    layer.q_a_proj = attn.matrix("q_a_proj", q_latent, hidden);
-    layer.q_a_bias = attn.vector_if(c.attention_bias, "q_a_proj.bias", q_latent);
+    layer.q_a_proj = read_projection(c, "q_a_proj", q_latent, hidden, attn);
     layer.q_a_layernorm = attn.vector("q_a_layernorm.weight", q_latent);
     layer.q_b_proj = attn.matrix("q_b_proj", q, q_latent);
   } else {
     layer.q_proj = attn.matrix("q_proj", q, hidden);
   }
-  layer.kv_a_proj_with_mqa = attn.matrix("kv_a_proj_with_mqa", kv, hidden);
-  layer.kv_a_bias = attn.vector_if(c.attention_bias, "kv_a_proj_with_mqa.bias", kv);
+  layer.kv_a_proj_with_mqa = read_projection(c, "kv_a_proj_with_mqa", kv, hidden, attn);
   layer.kv_a_layernorm = attn.vector("kv_a_layernorm.weight", {c.kv_lora_rank, "kv_lora_rank"});
   layer.kv_b = attn.absorbed_halves(
       "kv_b_proj", c.num_heads, c.qk_nope_head_dim, c.v_head_dim, c.kv_lora_rank);
-  layer.o_proj = attn.matrix(
-      "o_proj", hidden, {c.num_heads * c.v_head_dim, "num_attention_heads * v_head_dim"});
-  layer.o_bias = attn.vector_if(c.attention_bias, "o_proj.bias", hidden);
+  layer.o_proj = read_projection(c, "o_proj", hidden, v, attn);
   if (c.has_indexer() && c.indexer_modes[i] == IndexerMode::kFull) {
     layer.indexer = read_indexer(attn.at("indexer."));
   }
-  layer.mlp = read_feed_forward(c, c.moe_layers[i], weights.at("mlp."));
+  layer.mlp = read_feed_forward(c, c.moe_layers[i], weights);
   return layer;
 }
 
@@ -152,28 +139,10 @@ void MlaDecoder::forward(ForwardContext& context) const {
                                : Tensor();
   for (size_t i = 0; i < layers_.size(); ++i) {
     attention(context, i, hidden, selection);
-    const Scratch::Frame mlp_frame(context.scratch);
-    const Tensor normed = context.scratch.take({tokens, config_.hidden_size});
-    const Tensor out = context.scratch.take({tokens, config_.hidden_size});
-    context.kernels.rms_norm(context.queue,
-                             {.x = hidden,
-                              .weight = layers_[i].post_attention_layernorm,
-                              .epsilon = config_.rms_norm_eps,
-                              .out = normed});
-    run_feed_forward(context, config_, layers_[i].mlp, normed, out);
-    context.kernels.add(context.queue, {.x = out, .out = hidden});
+    add_feed_forward(context, config_, layers_[i].mlp, hidden);
     observe(context, "hidden", i, hidden);
   }
   write_logits(context, config_, trunk_, hidden);
-}
-
-void MlaDecoder::rotate(ForwardContext& context, const Tensor& x, bool interleaved) const {
-  context.kernels.rope(context.queue,
-                       {.x = x,
-                        .positions = context.batch.positions,
-                        .inv_freq = inv_freq_,
-                        .attention_factor = rope_factor_,
-                        .interleaved = interleaved});
 }
 
 // q      = q_b(norm(q_a(x)))                    per head: nope | rope
@@ -208,14 +177,14 @@ void MlaDecoder::attention(ForwardContext& context,
   if (layer.q_a_proj.empty()) {
     kernels.matmul(queue, {normed, layer.q_proj, {}, q});
   } else {
-    kernels.matmul(queue, {normed, layer.q_a_proj, layer.q_a_bias, q_latent});
+    project(context, normed, layer.q_a_proj, q_latent);
     kernels.rms_norm(queue, {q_latent, layer.q_a_layernorm, c.latent_norm_eps, q_latent});
     kernels.matmul(queue, {q_latent, layer.q_b_proj, {}, q});
   }
-  kernels.matmul(queue, {normed, layer.kv_a_proj_with_mqa, layer.kv_a_bias, kv});
+  project(context, normed, layer.kv_a_proj_with_mqa, kv);
   kernels.rms_norm(queue, {latent, layer.kv_a_layernorm, c.latent_norm_eps, latent});
-  rotate(context, q_rope, c.rope_interleave);
-  rotate(context, split_inner(k_rope, 1, rope), c.rope_interleave);
+  rotate(context, rotary_, q_rope, c.rope_interleave);
+  rotate(context, rotary_, split_inner(k_rope, 1, rope), c.rope_interleave);
 
   const LatentCache cache{.blocks = context.kv_blocks,
                           .block_stride = layout_.stride_bytes,
@@ -237,7 +206,7 @@ void MlaDecoder::attention(ForwardContext& context,
                       {.x = mixed,
                        .weight = layer.kv_b.value,
                        .out = split_inner(values, c.num_heads, c.v_head_dim)});
-  kernels.matmul(queue, {values, layer.o_proj, layer.o_bias, normed});
+  project(context, values, layer.o_proj, normed);
   kernels.add(queue, {.x = normed, .out = hidden});
 }
 
@@ -271,8 +240,9 @@ void MlaDecoder::select(ForwardContext& context,
   kernels.matmul(queue, {q_latent, indexer.wq_b, {}, q_flat});
   kernels.matmul(queue, {normed, indexer.wk, {}, keys});
   kernels.layer_norm(queue, {keys, indexer.k_norm, indexer.k_norm_bias, kIndexNormEpsilon, keys});
-  rotate(context, columns(q, 0, c.qk_rope_head_dim), c.indexer_rope_interleave);
+  rotate(context, rotary_, columns(q, 0, c.qk_rope_head_dim), c.indexer_rope_interleave);
   rotate(context,
+         rotary_,
          columns(split_inner(keys, 1, c.index_head_dim), 0, c.qk_rope_head_dim),
          c.indexer_rope_interleave);
   kernels.matmul(queue, {normed, indexer.weights_proj, {}, head_weights});
