@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <utility>
 
 #include "model/config_reader.h"
 #include "model/config_sections.h"
@@ -136,12 +137,20 @@ void read_moe_layers(const ConfigReader& reader, int64_t default_dense, ModelCon
                 "one entry for each of the " + std::to_string(config.num_layers) + " layers");
     return;
   }
+  std::vector<bool> moe_layers(types.size());
   for (size_t i = 0; i < types.size(); ++i) {
     if (types[i] != "dense" && types[i] != "sparse") {
       reader.fail("mlp_layer_types", "only 'dense' and 'sparse'");
     }
-    config.moe_layers[i] = types[i] == "sparse";
+    moe_layers[i] = types[i] == "sparse";
   }
+  const bool counted = reader.has("first_k_dense_replace") || reader.has("moe_layer_freq");
+  if (counted && moe_layers != config.moe_layers) {
+    config.warnings.push_back(
+        "config.json: 'mlp_layer_types' contradicts 'first_k_dense_replace' and 'moe_layer_freq'; "
+        "'mlp_layer_types' decides");
+  }
+  config.moe_layers = std::move(moe_layers);
 }
 
 void check_groups(const ConfigReader& reader, ModelConfig& config) {
@@ -379,6 +388,29 @@ Result<const Family*> find_family(const std::string& path, const ConfigReader& r
   return unknown_type(path, "architecture", names.front());
 }
 
+// Products of sizes are formed in 64 bits all over the model: no more than these may be asked for.
+// GLM-5.2 stays below them by factors of 790 and 69.
+void check_sizes(const ModelConfig& c, ConfigLedger& ledger) {
+  constexpr double kMostValues = 0x1p60;
+  constexpr int64_t kMostMatrices = int64_t{1} << 22;
+  const int64_t widest = std::max({c.vocab_size,
+                                   c.hidden_size,
+                                   c.intermediate_size,
+                                   c.moe_intermediate_size * std::max<int64_t>(c.shared_experts, 1),
+                                   c.num_heads * (c.qk_head_dim() + c.v_head_dim),
+                                   c.num_heads * c.head_dim,
+                                   c.q_lora_rank,
+                                   c.kv_lora_rank + c.qk_rope_head_dim,
+                                   c.index_heads * c.index_head_dim});
+  const int64_t matrices = c.num_layers * (12 + 3 * c.num_experts);
+  const double values =
+      static_cast<double>(matrices) * static_cast<double>(widest) * static_cast<double>(widest);
+  if (values <= kMostValues && matrices <= kMostMatrices) return;
+  ledger.fail(ErrorCode::kInvalidArgument,
+              "the sizes make " + std::to_string(matrices) + " matrices of up to " +
+                  std::to_string(widest) + " rows and columns, more than any machine holds");
+}
+
 Result<Json> read_optional_json(const std::string& path) {
   std::error_code code;
   if (!std::filesystem::exists(path, code)) return Json();
@@ -389,6 +421,7 @@ Result<Json> read_optional_json(const std::string& path) {
 
 std::vector<std::string> supported_model_types() {
   std::vector<std::string> types;
+  types.reserve(kFamilies.size());
   for (const Family& family : kFamilies) types.emplace_back(family.model_type);
   return types;
 }
@@ -417,6 +450,7 @@ Result<ModelConfig> read_model_config(const std::string& folder) {
   config.model_type = (*family)->model_type;
   config.architecture = (*family)->architecture;
   (*family)->read(reader, config);
+  check_sizes(config, ledger);
   config.quantization = read_quantization(reader, *modelopt);
   if (ledger.error()) return *ledger.error();
   const Status generation =

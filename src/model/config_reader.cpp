@@ -81,11 +81,15 @@ const Json* ConfigReader::find(std::string_view key) const {
 
 std::string ConfigReader::first_of(std::initializer_list<std::string_view> keys) const {
   std::string first(*keys.begin());
-  bool found = false;
+  const Json* chosen = nullptr;
   for (const std::string_view key : keys) {
-    if (has(key) && !found) {
+    const Json* value = find(key);
+    if (value == nullptr) continue;
+    if (chosen == nullptr) {
+      chosen = value;
       first = key;
-      found = true;
+    } else if (*value != *chosen) {
+      fail(key, "the value of '" + path(first) + "', " + shown(*chosen));
     }
   }
   return first;
@@ -259,7 +263,7 @@ std::optional<ConfigReader> ConfigReader::object(std::string_view key) const {
 std::string ConfigReader::one_of(std::string_view key,
                                  std::string fallback,
                                  std::initializer_list<std::string_view> allowed) const {
-  const std::string value = string_or(key, std::move(fallback));
+  std::string value = string_or(key, std::move(fallback));
   std::string list;
   for (const std::string_view name : allowed) {
     if (value == name) return value;

@@ -17,7 +17,7 @@
 
 namespace baton {
 
-constexpr int64_t kMaxCount = int64_t{1} << 31;  // bound of every count and width in a config
+constexpr int64_t kMaxCount = 0x7fffffff;  // bound of every count and width in a config
 
 // One file's keys and their fates. Arrays are leaves; objects are entered ("a.b").
 class ConfigLedger {
@@ -51,7 +51,8 @@ class ConfigReader {
   // Null when absent or null; marks the key used either way.
   const Json* find(std::string_view key) const;
   bool has(std::string_view key) const { return find(key) != nullptr; }
-  // The first of several spellings that is there; all of them are marked used.
+  // The first of several spellings that is there; all of them are marked used. Fails where two
+  // differ.
   std::string first_of(std::initializer_list<std::string_view> keys) const;
 
   int64_t integer(std::string_view key, int64_t least = 1, int64_t most = kMaxCount) const;

@@ -46,32 +46,29 @@ void read_original_length(const ConfigReader& reader, const ConfigReader& root, 
                       "the length the model was trained on before scaling");
 }
 
-void read_yarn(const ConfigReader& reader, const ConfigReader& root, RopeConfig& rope) {
+// The original length, and the factor: where it is null, the ratio of the lengths.
+void read_extension(const ConfigReader& reader, const ConfigReader& root, RopeConfig& rope) {
   read_original_length(reader, root, rope);
-  // A null factor means the ratio of the lengths.
   if (reader.has("factor")) {
     rope.factor = reader.number("factor", 1.0, 1e6);
   } else {
     rope.factor = static_cast<double>(root.integer("max_position_embeddings")) /
                   static_cast<double>(std::max<int64_t>(rope.original_max_position, 1));
   }
+  rope.attention_factor = reader.optional_number("attention_factor", 1e-6, 1e6);
+}
+
+void read_yarn(const ConfigReader& reader, const ConfigReader& root, RopeConfig& rope) {
+  read_extension(reader, root, rope);
   rope.beta_fast = reader.number_or("beta_fast", 32.0, 1e-6, 1e6);
   rope.beta_slow = reader.number_or("beta_slow", 1.0, 1e-6, 1e6);
   rope.mscale = reader.number_or("mscale", 0.0, 0.0, 100.0);
   rope.mscale_all_dim = reader.number_or("mscale_all_dim", 0.0, 0.0, 100.0);
-  rope.attention_factor = reader.optional_number("attention_factor", 1e-6, 1e6);
   rope.truncate = reader.boolean_or("truncate", true);
 }
 
 void read_longrope(const ConfigReader& reader, const ConfigReader& root, RopeConfig& rope) {
-  read_original_length(reader, root, rope);
-  if (reader.has("factor")) {
-    rope.factor = reader.number("factor", 1.0, 1e6);
-  } else {
-    rope.factor = static_cast<double>(root.integer("max_position_embeddings")) /
-                  static_cast<double>(std::max<int64_t>(rope.original_max_position, 1));
-  }
-  rope.attention_factor = reader.optional_number("attention_factor", 1e-6, 1e6);
+  read_extension(reader, root, rope);
   rope.short_factor = reader.numbers("short_factor");
   rope.long_factor = reader.numbers("long_factor");
   if (rope.short_factor.empty()) reader.fail_missing("short_factor", "a list of numbers");
@@ -274,61 +271,81 @@ std::vector<IndexerMode> read_indexer_modes(const ConfigReader& reader,
   return modes;
 }
 
-QuantizationDeclaration read_quantization(const ConfigReader& reader, const Json& modelopt) {
+namespace {
+
+constexpr std::string_view kExpanded =
+    "weights are expanded inside the product, activations stay f32";
+constexpr std::string_view kByTensors = "decided per tensor by its scale tensors";
+constexpr std::string_view kByCacheFlag = "--kv-cache-dtype decides the form of cached rows";
+
+constexpr std::pair<std::string_view, std::string_view> kIrrelevantToWeights[] = {
+    {"activation_scheme", kExpanded},
+    {"scale_fmt", kExpanded},
+    {"transform_config", kExpanded},
+    {"group_size", kByTensors},
+    {"quantized_layers", kByTensors},
+    {"sparsity_config", kByTensors},
+    {"kv_cache_scheme", kByCacheFlag},
+    {"kv_cache_quant_algo", kByCacheFlag},
+    {"quantization_status", "says how the file was written"},
+    {"global_compression_ratio", "says how the file was written"},
+    {"version", "says how the file was written"},
+    {"producer", "says how the file was written"},
+};
+
+std::string read_method(const ConfigReader& reader, const std::string& algorithm) {
+  const std::string method = reader.string_or("quant_method", "");
+  if (method.empty()) return algorithm.empty() ? "unnamed" : "modelopt";
+  return reader.one_of(
+      "quant_method", "", {"fp8", "modelopt", "modelopt_fp4", "compressed-tensors"});
+}
+
+QuantizationDeclaration read_declared(const ConfigReader& reader) {
   QuantizationDeclaration declared;
+  const std::string algorithm = reader.string_or("quant_algo", "");
+  const std::string format = reader.string_or("format", "");
+  const std::string fmt = reader.string_or("fmt", "");
+  if (!fmt.empty() && fmt != "e4m3" && fmt != "float8_e4m3fn") reader.fail("fmt", "'e4m3'");
+  declared.method = read_method(reader, algorithm);
+  declared.description = declared.method;
+  for (const std::string& detail : {algorithm, format, fmt}) {
+    if (!detail.empty()) declared.description += " " + detail;
+  }
+  read_block_size(reader, "weight_block_size", declared);
+  read_groups(reader, declared);
+  for (const std::string_view key :
+       {"modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules"}) {
+    append(declared.excluded, names_in(reader, key));
+  }
+  for (const auto& [key, reason] : kIrrelevantToWeights) {
+    reader.ledger().mark_tree(reader.path(key), KeyFate::kIrrelevant, std::string(reason));
+  }
+  return declared;
+}
+
+// hf_quant_config.json; its errors go to the ledger of config.json.
+QuantizationDeclaration read_modelopt(const Json& file, ConfigLedger& errors) {
+  QuantizationDeclaration declared;
+  ConfigLedger ledger("hf_quant_config.json", file);
+  if (const auto reader = ConfigReader(file, ledger).object("quantization")) {
+    declared.method = "modelopt";
+    declared.description = "modelopt " + reader->string_or("quant_algo", "");
+    append(declared.excluded, names_in(*reader, "exclude_modules"));
+  }
+  if (ledger.error()) errors.fail(ledger.error()->code, ledger.error()->message);
+  return declared;
+}
+
+}  // namespace
+
+QuantizationDeclaration read_quantization(const ConfigReader& reader, const Json& modelopt) {
   std::optional<ConfigReader> q = reader.object("quantization_config");
   if (!q) q = reader.object("compression_config");
+  QuantizationDeclaration declared;
   if (q) {
-    declared.method = q->string_or("quant_method", "");
-    const std::string algorithm = q->string_or("quant_algo", "");
-    const std::string format = q->string_or("format", "");
-    const std::string fmt = q->string_or("fmt", "");
-    if (!fmt.empty() && fmt != "e4m3" && fmt != "float8_e4m3fn") {
-      q->fail("fmt", "'e4m3'");
-    }
-    if (declared.method.empty()) declared.method = algorithm.empty() ? "unnamed" : "modelopt";
-    const std::vector<std::string> known = {
-        "fp8", "modelopt", "modelopt_fp4", "compressed-tensors", "unnamed"};
-    if (std::find(known.begin(), known.end(), declared.method) == known.end()) {
-      q->fail("quant_method", "'fp8', 'modelopt', 'modelopt_fp4' or 'compressed-tensors'");
-    }
-    read_block_size(*q, "weight_block_size", declared);
-    read_groups(*q, declared);
-    for (const std::string_view key :
-         {"modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules"}) {
-      append(declared.excluded, names_in(*q, key));
-    }
-    for (const std::string_view key : {"activation_scheme",
-                                       "scale_fmt",
-                                       "kv_cache_scheme",
-                                       "kv_cache_quant_algo",
-                                       "quantization_status",
-                                       "global_compression_ratio",
-                                       "sparsity_config",
-                                       "transform_config",
-                                       "version",
-                                       "producer",
-                                       "group_size"}) {
-      reader.ledger().mark_tree(q->path(key),
-                                KeyFate::kIrrelevant,
-                                "weights are expanded inside the product, activations stay f32");
-    }
-    declared.description = declared.method;
-    for (const std::string& detail : {algorithm, format, fmt}) {
-      if (!detail.empty()) declared.description += " " + detail;
-    }
-  } else if (modelopt.is_object() && modelopt.contains("quantization") &&
-             modelopt["quantization"].is_object()) {
-    ConfigLedger ledger("hf_quant_config.json", modelopt);
-    const ConfigReader root(modelopt, ledger);
-    if (const auto quantization = root.object("quantization")) {
-      declared.method = "modelopt";
-      declared.description = "modelopt " + quantization->string_or("quant_algo", "");
-      append(declared.excluded, names_in(*quantization, "exclude_modules"));
-    }
-    if (ledger.error()) {
-      reader.ledger().fail(ledger.error()->code, ledger.error()->message);
-    }
+    declared = read_declared(*q);
+  } else if (modelopt.is_object()) {
+    declared = read_modelopt(modelopt, reader.ledger());
   }
   if (declared.block_rows > 0) {
     declared.description += ", blocks of " + std::to_string(declared.block_rows) + " x " +

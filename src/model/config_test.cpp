@@ -339,6 +339,51 @@ TEST(Config, ExpertLayersComeFromEverySpelling) {
   EXPECT_EQ(read(json)->moe_layers, (std::vector<bool>{false, true, false, true}));
 }
 
+TEST(Config, AListOfLayerTypesThatContradictsTheCountsIsAWarning) {
+  Json json = config_of("glm4-moe-lite");
+  json["num_hidden_layers"] = 3;
+  json["first_k_dense_replace"] = 1;
+  json["mlp_layer_types"] = {"dense", "sparse", "sparse"};
+  EXPECT_THAT(read(json)->warnings, IsEmpty());
+  json["mlp_layer_types"] = {"dense", "dense", "sparse"};
+  const Result<ModelConfig> config = read(json);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->moe_layers, (std::vector<bool>{false, false, true}));
+  ASSERT_EQ(config->warnings.size(), 1U);
+  EXPECT_THAT(config->warnings.front(), HasSubstr("'mlp_layer_types' contradicts"));
+}
+
+TEST(Config, TwoSpellingsOfOneKeyMustAgree) {
+  Json json = config_of("glm-dsa-list");
+  json["num_experts"] = json["n_routed_experts"];
+  EXPECT_TRUE(read(json));
+  json["num_experts"] = 16;
+  EXPECT_THAT(error_of(json),
+              HasSubstr("key 'num_experts': expected the value of 'n_routed_experts', 8, got 16"));
+  json.erase("num_experts");
+  json["rope_parameters"]["type"] = "yarn";
+  EXPECT_THAT(error_of(json), HasSubstr("expected the value of 'rope_parameters.rope_type'"));
+}
+
+TEST(Config, NoSizeIsBeyondWhatTheKernelsCount) {
+  Json json = config_of("glm-dsa-list");
+  json["max_position_embeddings"] = int64_t{1} << 31;
+  EXPECT_THAT(error_of(json), HasSubstr("an integer in 1..2147483647, got 2147483648"));
+}
+
+TEST(Config, SizesWhoseProductsOverflowAreRefused) {
+  Json json = config_of("glm-dsa-list");
+  json["kv_lora_rank"] = int64_t{1} << 30;
+  json["hidden_size"] = int64_t{1} << 30;
+  EXPECT_THAT(error_of(json), HasSubstr("matrices of up to 1073741832 rows and columns"));
+  json = config_of("qwen3-moe");
+  json["num_experts"] = 65536;
+  json["num_hidden_layers"] = 4096;
+  json.erase("layer_types");
+  json.erase("mlp_only_layers");
+  EXPECT_THAT(error_of(json), HasSubstr("more than any machine holds"));
+}
+
 TEST(Config, TheLatentNormEpsIsOneInAMillionUnlessItIsGiven) {
   Json json = config_of("glm-dsa-list");
   EXPECT_FLOAT_EQ(read(json)->latent_norm_eps, 1e-6F);
@@ -391,6 +436,22 @@ TEST(Config, QuantisationIsReadInEveryForm) {
   EXPECT_EQ(config->quantization.block_rows, 32);
   EXPECT_EQ(fate(*config, "quantization_config.config_groups.group_0.weights.num_bits"),
             KeyFate::kIrrelevant);
+
+  // What a checkpoint of mixed forms declares per layer; the row format of its cache.
+  json["quantization_config"] = {
+      {"quant_method", "modelopt"},
+      {"quant_algo", "MIXED_PRECISION"},
+      {"quantized_layers", {{"model.layers.1.mlp.experts.0.up_proj", {{"quant_algo", "NVFP4"}}}}},
+      {"kv_cache_scheme", {{"num_bits", 8}, {"type", "float"}}}};
+  config = read(json);
+  ASSERT_TRUE(config) << config.error().message;
+  for (const LedgerEntry& entry : config->ledger) {
+    if (!entry.key.starts_with("quantization_config.")) continue;
+    EXPECT_NE(entry.fate, KeyFate::kUnconsumed) << entry.key;
+    if (entry.key.find("kv_cache_scheme") != std::string::npos) {
+      EXPECT_THAT(entry.reason, HasSubstr("--kv-cache-dtype")) << entry.key;
+    }
+  }
 
   json.erase("quantization_config");
   const TempFolder folder;

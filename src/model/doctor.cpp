@@ -41,6 +41,7 @@ std::string rope_words(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
   std::string text = std::string(rope_name(rope.type)) + ", theta " + number(rope.theta);
   if (rope.type != RopeType::kDefault) text += ", factor " + number(rope.factor);
+  if (rope.type == RopeType::kDynamic) text += " (would act beyond the context only)";
   if (rope.original_max_position > 0) {
     text += ", original length " + std::to_string(rope.original_max_position);
   }
@@ -89,6 +90,7 @@ std::vector<TensorGroup> group_uses(const std::vector<WeightUse>& uses) {
     ++group.forms[std::string(weight_form_name(use.form))];
   }
   std::vector<TensorGroup> list;
+  list.reserve(groups.size());
   for (auto& [name, group] : groups) list.push_back(std::move(group));
   return list;
 }

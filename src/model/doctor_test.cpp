@@ -106,6 +106,26 @@ TEST(Inspect, ThePlanAddsUpAndGrowsWithContextAndConcurrency) {
   EXPECT_EQ(inspect_json(*small)["memory_plan"]["concurrency"], 2);
 }
 
+TEST(Inspect, ThePlanNamesItsRowFormatAlsoWhereTwoHaveTheSameBlocks) {
+  CheckpointEditor editor = CheckpointEditor::read("testdata/glm4-moe-lite");
+  editor.config["num_hidden_layers"] = 1;
+  const TempFolder folder;
+  write_text(folder / "config.json", dump_json(editor.config));
+  const auto report =
+      inspect_model(folder.path(), {.context_tokens = 64, .kv_cache_dtype = KvCacheDtype::kFp8});
+  ASSERT_TRUE(report) << report.error().message;
+  ASSERT_EQ(report->kv[2].block_bytes, report->kv[3].block_bytes);
+  EXPECT_EQ(report->kv_format, "fp8_ds_mla");
+}
+
+TEST(Inspect, AStepIsAsLongAsSaidHoweverShortTheSequences) {
+  const auto report = inspect_model(
+      "testdata/qwen3", {.context_tokens = 128, .concurrency = 8, .batched_tokens = 1024});
+  ASSERT_TRUE(report) << report.error().message;
+  // At least the hidden states, the normed ones and the feed-forward's output.
+  EXPECT_GT(report->scratch_bytes, 3 * 1024 * read_model_config("testdata/qwen3")->hidden_size * 4);
+}
+
 TEST(Inspect, BytesAreThoseOfTheStoredForms) {
   const auto report = inspect_model("testdata/glm-dsa-fp8-block", {.context_tokens = 64});
   ASSERT_TRUE(report) << report.error().message;
@@ -176,6 +196,33 @@ TEST(Doctor, WorksFromJsonFilesAlone) {
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_EQ(report->files, DoctorReport::Files::kNone);
   EXPECT_FALSE(report->problem);
+}
+
+TEST(Doctor, NamesAloneShowPackedValuesOfAnotherScheme) {
+  const TempFolder folder;
+  CheckpointEditor editor = CheckpointEditor::read("testdata/glm-dsa-nvfp4-ct");
+  std::erase_if(editor.tensors,
+                [](const auto& tensor) { return tensor.first.ends_with("weight_global_scale"); });
+  editor.write(folder.path(), 2);
+  for (const char* shard :
+       {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}) {
+    std::filesystem::remove(folder / shard);
+  }
+  const Result<DoctorReport> report = examine_model(folder.path());
+  ASSERT_TRUE(report) << report.error().message;
+  ASSERT_TRUE(report->problem);
+  EXPECT_THAT(*report->problem, HasSubstr(".weight_global_scale' is missing"));
+}
+
+TEST(Doctor, SaysThatDynamicScalingNeverActs) {
+  CheckpointEditor editor = CheckpointEditor::read("testdata/qwen3");
+  editor.config.erase("rope_parameters");
+  editor.config.erase("rope_scaling");
+  editor.config["rope_theta"] = 10000;
+  editor.config["rope_scaling"] = {{"rope_type", "dynamic"}, {"factor", 4.0}};
+  const TempFolder folder;
+  write_text(folder / "config.json", dump_json(editor.config));
+  EXPECT_THAT(examine_model(folder.path())->rope, HasSubstr("would act beyond the context only"));
 }
 
 TEST(Doctor, AFolderThatWouldNotLoadIsAReportWithItsReason) {

@@ -37,6 +37,18 @@ Planned plan(const ModelConfig& config, const CacheFormats& formats, const Check
   return planned;
 }
 
+// The row format among those of kv_sizes().
+std::string row_format_name(const ModelConfig& config, const CacheFormats& formats) {
+  for (const KvCacheDtype dtype : kDtypes) {
+    const Result<CacheFormats> named = cache_formats(config, dtype, KvCacheDtype::kAuto, "auto");
+    if (!named) continue;
+    const bool same =
+        config.is_latent() ? named->latent == formats.latent : named->plain == formats.plain;
+    if (same) return std::string(kv_cache_dtype_name(dtype));
+  }
+  return "?";
+}
+
 ParameterCount count_trunk(const ModelConfig& config) {
   ParameterCount count;
   for (const WeightUse& use : plan(config, {}, nullptr).report.uses) {
@@ -75,7 +87,7 @@ Result<int64_t> scratch_bytes(const Model& model, const InspectReport& report) {
   if (!device) return device.error();
   Result<std::unique_ptr<Queue>> queue = (*device)->create_queue();
   if (!queue) return queue.error();
-  const int64_t tokens = std::min(report.batched_tokens, report.context_tokens);
+  const int64_t tokens = report.batched_tokens;
   const int64_t blocks = (report.context_tokens + kBlockTokens - 1) / kBlockTokens;
   Scratch scratch;
   const auto ints = [&](std::initializer_list<int64_t> dims) {
@@ -177,9 +189,7 @@ Result<InspectReport> inspect_model(const std::string& folder, const InspectOpti
   const BlockLayout& layout = planned.model->block_layout();
   const int64_t blocks = (report.context_tokens + kBlockTokens - 1) / kBlockTokens;
   report.kv_bytes = blocks * report.concurrency * layout.stride_bytes;
-  for (const KvSize& size : report.kv) {
-    if (size.block_bytes == layout.stride_bytes) report.kv_format = size.name;
-  }
+  report.kv_format = row_format_name(*config, *formats);
   const Result<int64_t> scratch = scratch_bytes(*planned.model, report);
   if (!scratch) return scratch.error();
   report.scratch_bytes = *scratch;

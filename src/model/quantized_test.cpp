@@ -191,13 +191,17 @@ TEST(Fp8Scales, MissingOrMisshapenScalesAreErrorsNeverOne) {
 
 // ML-08
 TEST(Exclusion, ScalesDecideAndAContradictingListIsAWarning) {
-  EXPECT_TRUE(is_excluded({"model.layers.1.mlp.gate"}, "model.layers.1.mlp.gate"));
-  EXPECT_TRUE(is_excluded({"layers.6"}, "model.layers.6.eh_proj"));
-  EXPECT_FALSE(is_excluded({"layers.6"}, "model.layers.60.eh_proj"));
-  EXPECT_TRUE(is_excluded({"*mlp.gate"}, "model.layers.1.mlp.gate"));
-  EXPECT_TRUE(is_excluded({"re:.*indexer\\.weights_proj$"},
-                          "model.layers.0.self_attn.indexer.weights_proj"));
-  EXPECT_FALSE(is_excluded({"re:(", "*gate"}, "model.layers.0.mlp.up_proj"));
+  const auto is_excluded = [](const std::string& entry, const std::string& module) {
+    return !excluded_modules({"re:(", "other", entry}, {module}).empty();
+  };
+  EXPECT_TRUE(is_excluded("model.layers.1.mlp.gate", "model.layers.1.mlp.gate"));
+  EXPECT_TRUE(is_excluded("layers.6", "model.layers.6.eh_proj"));
+  EXPECT_FALSE(is_excluded("layers.6", "model.layers.60.eh_proj"));
+  EXPECT_TRUE(is_excluded("*mlp.gate", "model.layers.1.mlp.gate"));
+  EXPECT_FALSE(is_excluded("*gate", "model.layers.0.mlp.up_proj"));
+  EXPECT_TRUE(
+      is_excluded("re:.*indexer\\.weights_proj$", "model.layers.0.self_attn.indexer.weights_proj"));
+  EXPECT_FALSE(is_excluded("re:indexer", "model.layers.0.self_attn.indexer.weights_proj"));
 
   CheckpointEditor editor = CheckpointEditor::read(kFolder);
   const std::string name = "model.layers.0.self_attn.o_proj.weight";

@@ -2,6 +2,7 @@
 
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <regex>
@@ -13,19 +14,30 @@ namespace {
 
 constexpr std::array kSchemes{&find_nvfp4_compressed, &find_nvfp4_modelopt, &find_block_fp8};
 
-bool matches_entry(const std::string& entry, const std::string& module) {
-  if (entry.starts_with("re:")) {
+// One entry of an exclude list, made once: a checkpoint has tens of thousands of modules.
+class Exclusion {
+ public:
+  explicit Exclusion(const std::string& entry)
+      : name_(entry), is_wildcard_(entry.find_first_of("*?[") != std::string::npos) {
+    if (!entry.starts_with("re:")) return;
     try {
-      return std::regex_match(module, std::regex(entry.substr(3)));
-    } catch (const std::regex_error&) {
-      return false;
+      expression_ = std::regex(entry.substr(3));
+    } catch (const std::regex_error&) {  // names nothing
     }
   }
-  if (entry.find_first_of("*?[") != std::string::npos) {
-    return fnmatch(entry.c_str(), module.c_str(), 0) == 0;
+
+  bool matches(const std::string& module) const {
+    if (expression_) return std::regex_match(module, *expression_);
+    if (is_wildcard_) return fnmatch(name_.c_str(), module.c_str(), 0) == 0;
+    return module.starts_with(name_) &&
+           (module.size() == name_.size() || module[name_.size()] == '.');
   }
-  return module == entry || module.starts_with(entry + ".");
-}
+
+ private:
+  std::string name_;
+  bool is_wildcard_;
+  std::optional<std::regex> expression_;
+};
 
 }  // namespace
 
@@ -52,13 +64,18 @@ bool is_activation_scale(std::string_view tensor) {
   return false;
 }
 
-bool is_excluded(const std::vector<std::string>& excluded, std::string_view module) {
-  const std::string full(module);
-  const std::string bare = full.starts_with("model.") ? full.substr(6) : full;
-  for (const std::string& entry : excluded) {
-    if (matches_entry(entry, full) || matches_entry(entry, bare)) return true;
+std::vector<std::string> excluded_modules(const std::vector<std::string>& excluded,
+                                          const std::vector<std::string>& modules) {
+  const std::vector<Exclusion> entries(excluded.begin(), excluded.end());
+  std::vector<std::string> found;
+  for (const std::string& full : modules) {
+    const std::string bare = full.starts_with("model.") ? full.substr(6) : full;
+    const bool named = std::any_of(entries.begin(), entries.end(), [&](const Exclusion& entry) {
+      return entry.matches(full) || entry.matches(bare);
+    });
+    if (named) found.push_back(full);
   }
-  return false;
+  return found;
 }
 
 std::vector<float> scale_values(const StoredTensor& scales) {

@@ -48,9 +48,10 @@ FoundMatrix find_quantized(const MatrixRequest& request);
 // Suffixes of tensors that belong to quantised activations, which we keep in f32.
 bool is_activation_scale(std::string_view tensor);
 
-// Does the exclude list name this module? Entries are names or prefixes (of path segments), shell
-// wildcards, or regular expressions after "re:"; with or without a leading "model.".
-bool is_excluded(const std::vector<std::string>& excluded, std::string_view module);
+// Those of `modules` that the exclude list names. Entries are names or prefixes (of path segments),
+// shell wildcards, or regular expressions after "re:"; with or without a leading "model.".
+std::vector<std::string> excluded_modules(const std::vector<std::string>& excluded,
+                                          const std::vector<std::string>& modules);
 
 // Values of a scale tensor as f32.
 std::vector<float> scale_values(const StoredTensor& scales);

@@ -26,6 +26,20 @@ bool present(const fs::path& path) {
 
 using WeightMap = std::map<std::string, std::string>;  // tensor -> file
 
+// Only names inside the folder: an index must not make us read elsewhere.
+bool is_file_name(const std::string& name) {
+  return !name.empty() && name.find('\0') == std::string::npos && name != "." && name != ".." &&
+         fs::path(name).filename() == name;
+}
+
+Error not_a_file_name(const std::string& path,
+                      const std::string& tensor,
+                      const nlohmann::json& file) {
+  return invalid_argument(path + ": weight_map: tensor '" + tensor +
+                          "': expected the name of a file in this folder, got " +
+                          file.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
 // A sorted map, not base/json's ordered one: an index has 100,000 entries and more, and ordered
 // objects are searched from the front.
 Result<WeightMap> read_index(const std::string& path) {
@@ -40,19 +54,14 @@ Result<WeightMap> read_index(const std::string& path) {
   WeightMap files;
   for (const auto& [tensor, file] : map->items()) {
     const std::string name = file.is_string() ? file.get<std::string>() : "";
-    // Only names inside the folder: an index must not make us read elsewhere.
-    if (name.empty() || name.find('\0') != std::string::npos || name == "." || name == ".." ||
-        fs::path(name).filename() != name) {
-      return invalid_argument(path + ": weight_map: tensor '" + tensor +
-                              "': expected the name of a file in this folder, got " +
-                              file.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-    }
+    if (!is_file_name(name)) return not_a_file_name(path, tensor, file);
     files.emplace(tensor, name);
   }
   return files;
 }
 
-// model-XXXXX-of-YYYYY.safetensors without an index; empty when there is none.
+// model-NUMBER-of-TOTAL.safetensors without an index; empty when there is none. Some writers give
+// the total six digits: model-00001-of-000163.
 Result<std::vector<std::string>> numbered_shards(const std::string& folder) {
   std::set<std::string> found;
   unsigned total = 0;
@@ -61,8 +70,9 @@ Result<std::vector<std::string>> numbered_shards(const std::string& folder) {
     const std::string name = entry.path().filename().string();
     unsigned number = 0;
     unsigned of = 0;
-    if (std::sscanf(name.c_str(), "model-%5u-of-%5u.safetensors", &number, &of) == 2 &&
-        name.ends_with(".safetensors")) {
+    int end = 0;  // set only when all of the pattern is there
+    (void)std::sscanf(name.c_str(), "model-%9u-of-%9u.safetensors%n", &number, &of, &end);
+    if (end > 0 && name.size() == static_cast<size_t>(end)) {
       found.insert(name);
       total = std::max(total, of);
     }

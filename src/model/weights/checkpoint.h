@@ -26,7 +26,7 @@ struct StoredTensor {
 class Checkpoint {
  public:
   // Which files: those that model.safetensors.index.json lists; without it model.safetensors, or
-  // else all of model-XXXXX-of-YYYYY.safetensors. Shard headers are the truth: tensors that the
+  // else all of model-NUMBER-of-TOTAL.safetensors. Shard headers are the truth: tensors that the
   // index does not list are there, with a warning. Errors name the file; missing shards are all
   // listed.
   static Result<Checkpoint> open(const std::string& folder);

@@ -157,6 +157,20 @@ TEST(Checkpoint, NumberedShardsWithoutAnIndexAreAllRead) {
   EXPECT_EQ(Checkpoint::open(folder.path())->tensors().size(), 4U);
 }
 
+TEST(Checkpoint, NumbersOfShardsMayHaveAnyNumberOfDigits) {
+  const TempFolder folder;
+  four_tensors().write(folder.path(), 2);
+  fs::remove(folder / kIndex);
+  fs::rename(folder / "model-00001-of-00002.safetensors",
+             folder / "model-00001-of-000002.safetensors");
+  fs::rename(folder / "model-00002-of-00002.safetensors",
+             folder / "model-00002-of-000002.safetensors");
+  write_text(folder / "model-00001-of-00009.safetensors.part", "not ours");
+  const Result<Checkpoint> checkpoint = Checkpoint::open(folder.path());
+  ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+  EXPECT_EQ(checkpoint->tensors().size(), 4U);
+}
+
 TEST(Checkpoint, AFolderWithoutWeightsSaysWhatItLookedFor) {
   const TempFolder folder;
   EXPECT_THAT(error_of(folder.path()), HasSubstr("expected model.safetensors or"));

@@ -26,6 +26,8 @@ void store_values(const float* values, int64_t count, DType dtype, uint8_t* to);
 class AlignedValues {
  public:
   explicit AlignedValues(const StoredTensor& stored);
+  AlignedValues(const AlignedValues&) = delete;
+  AlignedValues& operator=(const AlignedValues&) = delete;
   const void* data() const { return data_; }
 
  private:

@@ -63,11 +63,12 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 void release_pages(const uint8_t* data, int64_t bytes) {
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
-  const auto end =
-      (reinterpret_cast<uintptr_t>(data) + static_cast<uintptr_t>(bytes)) / page * page;
-  if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data));
+  const int64_t first = (address + page - 1) / page * page - address;
+  const int64_t end = (address + bytes) / page * page - address;
+  if (end <= first) return;
+  madvise(const_cast<uint8_t*>(data) + first, static_cast<size_t>(end - first), MADV_DONTNEED);
 }
 
 }  // namespace baton

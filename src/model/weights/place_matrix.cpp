@@ -11,6 +11,55 @@
 #include "model/weights/weight_reader_state.h"
 
 namespace baton {
+namespace {
+
+// A matrix as stored, in any form, whose rows can be read as f32.
+class StoredMatrix {
+ public:
+  StoredMatrix(const StoredTensor& values, Dim rows, Dim columns)
+      : values_(values),
+        view_{.data = values_.data(),
+              .rows = rows.size,
+              .columns = columns.size,
+              .form = form_of(values.dtype)} {}
+  StoredMatrix(const QuantizedMatrix& matrix, Dim rows, Dim columns)
+      : values_(*matrix.values),
+        scales_(matrix.form == WeightForm::kFp8Block ? scale_values(*matrix.scales)
+                                                     : std::vector<float>()),
+        view_{.data = values_.data(),
+              .scales =
+                  scales_.empty() ? static_cast<const void*>(matrix.scales->data) : scales_.data(),
+              .rows = rows.size,
+              .columns = columns.size,
+              .global_scale = matrix.global_scale,
+              .block_rows = matrix.block_rows,
+              .block_columns = matrix.block_columns,
+              .form = matrix.form} {}
+
+  void expand_row(int64_t row, float* out) const { reference::expand_row(view_, row, out); }
+
+ private:
+  AlignedValues values_;
+  std::vector<float> scales_;  // fp8
+  WeightView view_;
+};
+
+// [heads, elements] of `dtype` at `to`; fill(h, out) gives head h as f32.
+template <typename Fill>
+void write_heads(
+    WeightStore& store, void* to, int64_t heads, int64_t elements, DType dtype, const Fill& fill) {
+  const int64_t bytes = elements * dtype_bytes(dtype);
+  std::vector<float> head(static_cast<size_t>(elements));
+  store.write(to, heads * bytes, bytes, [&](int64_t offset, std::span<uint8_t> out) {
+    const auto count = static_cast<int64_t>(out.size()) / bytes;
+    for (int64_t h = 0; h < count; ++h) {
+      fill(offset / bytes + h, head.data());
+      store_values(head.data(), elements, dtype, out.data() + h * bytes);
+    }
+  });
+}
+
+}  // namespace
 
 // What constructors get for a tensor that is not sound: never dereferenced.
 WeightView WeightReader::placeholder(Dim rows, Dim columns) const {
@@ -40,11 +89,7 @@ WeightView WeightReader::dense(const std::string& module,
   view.data = to;
   if (state.store.planning()) return view;
   const int64_t row_bytes = columns.size * dtype_bytes(dtype);
-  const AlignedValues values(stored);
-  const WeightView source{.data = values.data(),
-                          .rows = rows.size,
-                          .columns = columns.size,
-                          .form = form_of(stored.dtype)};
+  const StoredMatrix source(stored, rows, columns);
   std::vector<float> row(static_cast<size_t>(columns.size));
   state.store.write(
       to, rows.size * row_bytes, row_bytes, [&](int64_t offset, std::span<uint8_t> out) {
@@ -54,7 +99,7 @@ WeightView WeightReader::dense(const std::string& module,
         }
         const auto count = static_cast<int64_t>(out.size()) / row_bytes;
         for (int64_t r = 0; r < count; ++r) {
-          reference::expand_row(source, offset / row_bytes + r, row.data());
+          source.expand_row(offset / row_bytes + r, row.data());
           store_values(row.data(), columns.size, dtype, out.data() + r * row_bytes);
         }
       });
@@ -84,9 +129,7 @@ WeightView WeightReader::quantized(const std::string& module, Dim rows, Dim colu
     state.consumed.insert(part);
     advance(part->bytes);
   }
-  if (is_excluded(state.config.quantization.excluded, module)) {
-    state.excluded_but_quantized.push_back(module);
-  }
+  state.quantized.push_back(module);
   const bool fp8 = stored.form == WeightForm::kFp8Block;
   if (fp8 && stored.values->shape != std::vector<int64_t>{rows.size, columns.size}) {
     problem("tensor '" + stored.values->name + "' (" + stored.values->file +
@@ -94,39 +137,57 @@ WeightView WeightReader::quantized(const std::string& module, Dim rows, Dim colu
             describe_stored(stored.values->dtype, stored.values->shape));
     return placeholder(rows, columns);
   }
-  WeightView view{.rows = rows.size,
-                  .columns = columns.size,
-                  .global_scale = stored.global_scale,
-                  .block_rows = stored.block_rows,
-                  .block_columns = stored.block_columns,
-                  .form = stored.form};
-  const auto raw = [&](const StoredTensor& part) -> const void* {
-    if (state.store.in_place()) return part.data;
-    void* to = state.store.take(part.bytes);
-    state.store.write(to, part.bytes, 1, [&](int64_t offset, std::span<uint8_t> out) {
-      std::memcpy(out.data(), part.data + offset, out.size());
-    });
-    release_pages(part.data, part.bytes);
-    return to;
-  };
-  view.data = raw(*stored.values);
-  int64_t scale_bytes = stored.scales->bytes;
-  if (fp8) {
-    scale_bytes = stored.scales->bytes / dtype_bytes(stored.scales->dtype) * 4;
-    const bool usable = stored.scales->dtype == DType::kF32 && state.store.in_place() &&
-                        reinterpret_cast<uintptr_t>(stored.scales->data) % 4 == 0;
-    if (usable) {
-      view.scales = stored.scales->data;
-    } else if (state.store.planning()) {
-      view.scales = state.store.take(scale_bytes);
-    } else {
-      view.scales = constants(scale_values(*stored.scales)).data;
-    }
-  } else {
-    view.scales = raw(*stored.scales);
-  }
-  record(module, rows.size * columns.size, stored.form, stored.values->bytes + scale_bytes, true);
-  return view;
+  const int64_t scales = stored.scales->bytes / dtype_bytes(stored.scales->dtype);
+  record(module,
+         rows.size * columns.size,
+         stored.form,
+         stored.values->bytes + (fp8 ? 4 * scales : scales),
+         true);
+  return {.data = as_stored(*stored.values),
+          .scales = fp8 ? as_f32(*stored.scales) : as_stored(*stored.scales),
+          .rows = rows.size,
+          .columns = columns.size,
+          .global_scale = stored.global_scale,
+          .block_rows = stored.block_rows,
+          .block_columns = stored.block_columns,
+          .form = stored.form};
+}
+
+const void* WeightReader::as_stored(const StoredTensor& part) {
+  WeightStore& store = state_->store;
+  if (store.in_place()) return part.data;
+  void* to = store.take(part.bytes);
+  store.write(to, part.bytes, 1, [&](int64_t offset, std::span<uint8_t> out) {
+    std::memcpy(out.data(), part.data + offset, out.size());
+  });
+  release_pages(part.data, part.bytes);
+  return to;
+}
+
+const void* WeightReader::as_f32(const StoredTensor& scales) {
+  WeightStore& store = state_->store;
+  const bool usable = scales.dtype == DType::kF32 && store.in_place() &&
+                      reinterpret_cast<uintptr_t>(scales.data) % sizeof(float) == 0;
+  if (usable) return scales.data;
+  if (store.planning()) return store.take(scales.bytes / dtype_bytes(scales.dtype) * 4);
+  return constants(scale_values(scales)).data;
+}
+
+bool WeightReader::check_dry(const std::string& path, Dim rows, Dim columns) {
+  State& state = *state_;
+  WeightStore dry(/*in_place=*/true);
+  WeightReader checker(
+      state.checkpoint, dry, state.config, {.assume_present = state.options.assume_present});
+  (void)checker.matrix(path, rows, columns);
+  State& seen = *checker.state_;
+  const bool sound = seen.problems.empty() && seen.missing.empty();
+  state.consumed.insert(seen.consumed.begin(), seen.consumed.end());
+  for (std::string& message : seen.problems) problem(std::move(message));
+  for (const State::Missing& m : seen.missing) missing(m.name, m.expected);
+  for (std::string& name : seen.quantized) state.quantized.push_back(std::move(name));
+  if (sound && !state.options.assume_present && !state.checkpoint.names_only()) return true;
+  for (WeightUse& use : seen.report.uses) state.report.uses.push_back(std::move(use));
+  return false;
 }
 
 AbsorbedHalves WeightReader::absorbed_halves(
@@ -139,24 +200,7 @@ AbsorbedHalves WeightReader::absorbed_halves(
     return AbsorbedHalves{make_tensor(key, dtype, {heads, latent, nope}),
                           make_tensor(value, dtype, {heads, v, latent})};
   };
-  // Dry: the checks of matrix(), with nothing kept in memory.
-  WeightStore dry(/*in_place=*/true);
-  const auto known = state.problems.size() + state.missing.size();
-  WeightReader checker(
-      state.checkpoint, dry, state.config, {.assume_present = state.options.assume_present});
-  (void)checker.matrix(path, rows, columns);
-  State& seen = *checker.state_;
-  state.consumed.insert(seen.consumed.begin(), seen.consumed.end());
-  for (std::string& message : seen.problems) problem(std::move(message));
-  for (const State::Missing& m : seen.missing) missing(m.name, m.expected);
-  for (std::string& name : seen.excluded_but_quantized) {
-    state.excluded_but_quantized.push_back(std::move(name));
-  }
-  if (state.problems.size() + state.missing.size() != known || state.options.assume_present ||
-      state.checkpoint.names_only()) {
-    for (WeightUse& use : seen.report.uses) state.report.uses.push_back(std::move(use));
-    return halves(DType::kF32, state_.get(), state_.get());
-  }
+  if (!check_dry(path, rows, columns)) return halves(DType::kF32, state_.get(), state_.get());
 
   const FoundMatrix packed = find_quantized({.checkpoint = state.checkpoint,
                                              .declared = state.config.quantization,
@@ -172,58 +216,25 @@ AbsorbedHalves WeightReader::absorbed_halves(
                                                                : WeightForm::kBF16;
   const WeightForm form = wanted_form(natural, state.options.dtype);
   const DType dtype = dtype_of(form);
-  const int64_t width = dtype_bytes(dtype);
-  const int64_t key_bytes = latent * nope * width;
-  const int64_t value_bytes = v * latent * width;
-  record(path, rows.size * columns.size, form, heads * (key_bytes + value_bytes), true);
-  void* key = state.store.take(heads * key_bytes);
-  void* value = state.store.take(heads * value_bytes);
+  const int64_t key_bytes = heads * latent * nope * dtype_bytes(dtype);
+  const int64_t value_bytes = heads * v * latent * dtype_bytes(dtype);
+  record(path, rows.size * columns.size, form, key_bytes + value_bytes, true);
+  void* key = state.store.take(key_bytes);
+  void* value = state.store.take(value_bytes);
   if (state.store.planning()) return halves(dtype, key, value);
 
-  const AlignedValues values(stored);
-  std::vector<float> scales;
-  WeightView source{.data = values.data(),
-                    .rows = rows.size,
-                    .columns = columns.size,
-                    .form = is_packed ? (*packed)->form : form_of(stored.dtype)};
-  if (is_packed) {
-    const QuantizedMatrix& matrix = **packed;
-    source.global_scale = matrix.global_scale;
-    source.block_rows = matrix.block_rows;
-    source.block_columns = matrix.block_columns;
-    source.scales = matrix.scales->data;
-    if (source.form == WeightForm::kFp8Block) {
-      scales = scale_values(*matrix.scales);
-      source.scales = scales.data();
-    }
-  }
+  const StoredMatrix source =
+      is_packed ? StoredMatrix(**packed, rows, columns) : StoredMatrix(stored, rows, columns);
   std::vector<float> row(static_cast<size_t>(latent));
-  std::vector<float> transposed(static_cast<size_t>(latent * nope));
-  state.store.write(key, heads * key_bytes, key_bytes, [&](int64_t offset, std::span<uint8_t> out) {
-    const auto count = static_cast<int64_t>(out.size()) / key_bytes;
-    for (int64_t h = 0; h < count; ++h) {
-      const int64_t first = (offset / key_bytes + h) * (nope + v);
-      for (int64_t n = 0; n < nope; ++n) {
-        reference::expand_row(source, first + n, row.data());
-        for (int64_t l = 0; l < latent; ++l) {
-          transposed[static_cast<size_t>(l * nope + n)] = row[static_cast<size_t>(l)];
-        }
-      }
-      store_values(transposed.data(), latent * nope, dtype, out.data() + h * key_bytes);
+  write_heads(state.store, key, heads, latent * nope, dtype, [&](int64_t h, float* out) {
+    for (int64_t n = 0; n < nope; ++n) {
+      source.expand_row(h * (nope + v) + n, row.data());
+      for (int64_t l = 0; l < latent; ++l) out[l * nope + n] = row[static_cast<size_t>(l)];
     }
   });
-  state.store.write(
-      value, heads * value_bytes, value_bytes, [&](int64_t offset, std::span<uint8_t> out) {
-        const auto count = static_cast<int64_t>(out.size()) / value_bytes;
-        for (int64_t h = 0; h < count; ++h) {
-          const int64_t first = (offset / value_bytes + h) * (nope + v) + nope;
-          for (int64_t i = 0; i < v; ++i) {
-            reference::expand_row(source, first + i, row.data());
-            store_values(
-                row.data(), latent, dtype, out.data() + h * value_bytes + i * latent * width);
-          }
-        }
-      });
+  write_heads(state.store, value, heads, v * latent, dtype, [&](int64_t h, float* out) {
+    for (int64_t i = 0; i < v; ++i) source.expand_row(h * (nope + v) + nope + i, out + i * latent);
+  });
   release_pages(stored.data, stored.bytes);
   advance(stored.bytes);
   return halves(dtype, key, value);

@@ -97,6 +97,10 @@ WeightView WeightReader::matrix(std::string_view module, Dim rows, Dim columns) 
       present = true;
     }
     if (!present) missing(name, describe_dims({rows, columns}));
+    const std::string global = path + ".weight_global_scale";
+    if (take(path + ".weight_packed") != nullptr && take(global) == nullptr) {
+      missing(global, "the scale of packed NVFP4 values");
+    }
     record(path, elements, form, 0, true);
     return placeholder(rows, columns);
   }

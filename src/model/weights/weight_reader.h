@@ -107,6 +107,11 @@ class WeightReader {
   void missing(const std::string& name, const std::string& expected);
   WeightView dense(const std::string& module, const StoredTensor& stored, Dim rows, Dim columns);
   WeightView quantized(const std::string& module, Dim rows, Dim columns, bool& found);
+  // Where the device can read a tensor's bytes, or its values as f32.
+  const void* as_stored(const StoredTensor& part);
+  const void* as_f32(const StoredTensor& scales);
+  // The checks of matrix(), keeping nothing in memory; true when its values can be read.
+  bool check_dry(const std::string& path, Dim rows, Dim columns);
   WeightView placeholder(Dim rows, Dim columns) const;
   void record(
       const std::string& name, int64_t elements, WeightForm form, int64_t bytes, bool is_matrix);

@@ -25,7 +25,7 @@ struct WeightReader::State {
   std::unordered_set<const StoredTensor*> consumed = {};
   std::vector<std::string> problems = {};
   std::vector<Missing> missing = {};
-  std::vector<std::string> excluded_but_quantized = {};
+  std::vector<std::string> quantized = {};  // modules
   WeightReport report = {};
   int64_t done_bytes = 0;
   int64_t reported_bytes = 0;

@@ -68,12 +68,13 @@ const WeightReport& WeightReader::report() {
                               std::to_string(state.config.num_mtp_layers) +
                               " MTP layer(s), the files have none");
   }
-  if (!state.excluded_but_quantized.empty()) {
+  const std::vector<std::string> contradicted =
+      excluded_modules(state.config.quantization.excluded, state.quantized);
+  if (!contradicted.empty()) {
     report.warnings.push_back(
-        std::to_string(state.excluded_but_quantized.size()) +
+        std::to_string(contradicted.size()) +
         " matrices are quantised although the exclude list names them; their scales decide: " +
-        first_names(state.excluded_but_quantized));
-    state.excluded_but_quantized.clear();
+        first_names(contradicted));
   }
   return report;
 }

@@ -9,7 +9,8 @@ namespace baton {
 namespace {
 
 constexpr int64_t kAlignment = 256;
-constexpr uintptr_t kPlanningBase = uintptr_t{1} << 40;
+// What a planning store gives out for everything: aligned and not null.
+alignas(kAlignment) constexpr std::byte kNowhere{};
 
 }  // namespace
 
@@ -36,7 +37,7 @@ Result<WeightStore> WeightStore::allocate(Device& device, int64_t bytes) {
 void* WeightStore::take(int64_t bytes) {
   const int64_t at = used_;
   used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  if (planning()) return reinterpret_cast<void*>(kPlanningBase + static_cast<uintptr_t>(at));
+  if (planning()) return const_cast<std::byte*>(&kNowhere);
   BATON_CHECK(used_ <= static_cast<int64_t>(memory_.size()) + kAlignment - 1,
               "weights beyond their plan");
   return memory_.bytes() + at;

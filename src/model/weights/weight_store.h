@@ -15,7 +15,7 @@ namespace baton {
 
 class WeightStore {
  public:
-  // Gives addresses that must never be dereferenced.
+  // Gives an address that must never be dereferenced.
   explicit WeightStore(const Device& device) : in_place_(device.host_addressable()) {}
   explicit WeightStore(bool in_place) : in_place_(in_place) {}
 
