@@ -11,7 +11,8 @@ namespace {
 
 using Kind = Expression::Kind;
 
-constexpr int kMaxDepth = 100;  // of nested brackets and operators; templates use about ten
+constexpr int kMaxDepth = 100;   // of nested brackets and operators; templates use about ten
+constexpr int kMaxLinks = 1000;  // of the operators, filters and calls of one expression
 constexpr std::array<std::string_view, 6> kComparisons = {"==", "!=", "<=", ">=", "<", ">"};
 
 bool starts_value(const Token& token) {
@@ -93,6 +94,11 @@ int ExpressionParser::slot(const std::string& name) {
   return entry->second;
 }
 
+// a + b + c ... and a.b.c ... make a tree as deep as they are long.
+void ExpressionParser::link() {
+  if (++links_ > kMaxLinks) fail("expression too long");
+}
+
 ExpressionPtr ExpressionParser::make(Kind kind) const {
   auto node = std::make_unique<Expression>();
   node->kind = kind;
@@ -104,6 +110,7 @@ ExpressionPtr ExpressionParser::binary(Kind kind,
                                        std::string op,
                                        ExpressionPtr a,
                                        ExpressionPtr b) {
+  link();
   ExpressionPtr node = make(kind);
   node->text = std::move(op);
   node->children.push_back(std::move(a));
@@ -119,9 +126,11 @@ ExpressionPtr ExpressionParser::constant(Value value) const {
 
 ExpressionPtr ExpressionParser::expression() {
   const Nesting nesting(*this);
+  if (depth_ == 1) links_ = 0;
   if (failed()) return constant(Value());
   ExpressionPtr value = or_expression();
   while (is_name("if") && !failed()) {
+    link();
     ExpressionPtr node = make(Kind::kConditional);
     take();
     node->children.push_back(or_expression());
@@ -133,6 +142,7 @@ ExpressionPtr ExpressionParser::expression() {
 }
 
 ExpressionPtr ExpressionParser::expression_without_if() {
+  if (depth_ == 0) links_ = 0;
   ExpressionPtr first = or_expression();
   if (!is_operator(",")) return first;
   ExpressionPtr tuple = make(Kind::kTuple);
@@ -324,7 +334,7 @@ ExpressionPtr ExpressionParser::dict() {
 }
 
 ExpressionPtr ExpressionParser::postfix(ExpressionPtr node) {
-  while (!failed()) {
+  for (; !failed(); link()) {
     if (is_operator(".")) {
       node = attribute(std::move(node));
     } else if (is_operator("[")) {
@@ -339,7 +349,7 @@ ExpressionPtr ExpressionParser::postfix(ExpressionPtr node) {
 }
 
 ExpressionPtr ExpressionParser::filters_and_tests(ExpressionPtr node) {
-  while (!failed()) {
+  for (; !failed(); link()) {
     if (skip_operator("|")) {
       node = filter(std::move(node));
     } else if (skip_name("is")) {
@@ -440,7 +450,7 @@ ExpressionPtr ExpressionParser::filters_of_block_input() {
   input->text = kBlockInput;
   input->slot = slot(kBlockInput);
   ExpressionPtr node = filter(std::move(input));
-  while (skip_operator("|")) node = filter(std::move(node));
+  for (links_ = 0; skip_operator("|"); link()) node = filter(std::move(node));
   return node;
 }
 

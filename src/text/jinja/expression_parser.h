@@ -2,6 +2,7 @@
 // what is parsed after it is thrown away.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,6 +49,7 @@ class ExpressionParser {
  private:
   // Counts nesting for as long as it lives; too deep is an error, not a full stack.
   class Nesting;
+  void link();
 
   ExpressionPtr or_expression();
   ExpressionPtr and_expression();
@@ -80,6 +82,7 @@ class ExpressionParser {
   std::vector<std::string> names_;
   std::unordered_map<std::string, int> slots_;
   int depth_ = 0;
+  int links_ = 0;
 };
 
 }  // namespace baton::jinja

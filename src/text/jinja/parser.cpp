@@ -31,6 +31,20 @@ class Parser {
   }
 
  private:
+  // Counts nesting for as long as it lives; too deep is an error, not a full stack.
+  class Nesting {
+   public:
+    explicit Nesting(Parser& parser) : parser_(parser) {
+      if (++parser_.depth_ > kMaxBlocks) parser_.parser_.fail("blocks nested too deeply");
+    }
+    ~Nesting() { --parser_.depth_; }
+    Nesting(const Nesting&) = delete;
+    Nesting& operator=(const Nesting&) = delete;
+
+   private:
+    Parser& parser_;
+  };
+
   Statement make(Kind kind) const {
     Statement statement;
     statement.kind = kind;
@@ -40,6 +54,7 @@ class Parser {
 
   // Up to a block that begins with one of `ends`; its name is the next token then.
   Statements statements(Ends ends) {
+    const Nesting nesting(*this);
     Statements list;
     while (!parser_.failed() && !parser_.is(Token::Kind::kEnd)) {
       if (parser_.is(Token::Kind::kText)) {
@@ -68,10 +83,7 @@ class Parser {
   }
 
   std::shared_ptr<Statements> body(Ends ends) {
-    if (++depth_ > kMaxBlocks) parser_.fail("blocks nested too deeply");
-    auto list = std::make_shared<Statements>(statements(ends));
-    --depth_;
-    return list;
+    return std::make_shared<Statements>(statements(ends));
   }
 
   void end_of_block() { parser_.expect(Token::Kind::kBlockEnd, "'%}'"); }
@@ -118,6 +130,7 @@ class Parser {
     end_of_block();
     statement.body = body({"elif", "else", "endif"});
     if (parser_.skip_name("elif")) {
+      const Nesting nesting(*this);
       statement.otherwise.push_back(if_block());
     } else if (parser_.skip_name("else")) {
       end_of_block();

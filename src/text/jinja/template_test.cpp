@@ -116,6 +116,36 @@ TEST(Template, HostileTemplatesEndInAnError) {
   EXPECT_FALSE(Template::parse(blocks));
 }
 
+// Each of these is a tree as deep as it is long: parsing, running and freeing it need the stack.
+TEST(Template, ChainsOfAnyLengthEndInAnErrorAndNotTheStack) {
+  const auto repeated = [](const char* text) {
+    std::string all;
+    for (int i = 0; i < 100'000; ++i) all += text;
+    return all;
+  };
+  for (const char* link : {"+ 1",
+                           ".b",
+                           "[0]",
+                           "()",
+                           "|trim",
+                           "** 2",
+                           " and a",
+                           " or a",
+                           " is defined",
+                           " if a",
+                           "* a",
+                           " if a else b"}) {
+    EXPECT_THAT(text_of("{{ a" + repeated(link) + " }}"), HasSubstr("expression")) << link;
+  }
+  for (const char* open : {"{% elif a %}", "{% else %}{% if a %}", "{% if a %}"}) {
+    EXPECT_THAT(text_of("{% if a %}" + repeated(open)), HasSubstr("blocks nested too deeply"));
+  }
+  EXPECT_THAT(text_of(repeated("{% for a in b %}{% else %}")), HasSubstr("nested too deeply"));
+  std::string sum = "{{ 0";
+  for (int i = 0; i < 900; ++i) sum += " + 1";
+  EXPECT_EQ(text_of(sum + " }}"), "900");
+}
+
 TEST(Template, EveryOperationKeepsWhereTextCameFrom) {
   const Json variables = {{"u", " <|user|> "}, {"list", {"<|us", "er|>"}}, {"d", {{"<|k|>", 1.0}}}};
   for (const char* expression : {"u",
