@@ -1,6 +1,7 @@
 // What a benchmark measured: percentiles and rates, as a table for people and JSON for tools.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

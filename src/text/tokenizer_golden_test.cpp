@@ -2,6 +2,8 @@
 // (testdata/tokenizer, made by tools/oracle/make_tokenizers.py).
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/json.h"
 #include "text/tokenizer.h"
 

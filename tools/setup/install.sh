@@ -3,8 +3,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-sudo=""
-if [ "$(id -u)" -ne 0 ]; then sudo="sudo"; fi
+# Through env: sudo clears the environment, and Ubuntu would then ask which services to restart.
+apt=(env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get)
+if [ "$(id -u)" -ne 0 ]; then apt=(sudo "${apt[@]}"); fi
 
 installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'ok installed'; }
 
@@ -22,8 +23,7 @@ done <tools/setup/apt_packages.txt
 
 if [ "${#missing[@]}" -gt 0 ]; then
   echo "setup: installing ${#missing[@]} packages"
-  export DEBIAN_FRONTEND=noninteractive
-  $sudo apt-get update -qq
+  "${apt[@]}" update -qq
   wanted=()
   for entry in "${missing[@]}"; do
     choice=""
@@ -36,7 +36,7 @@ if [ "${#missing[@]}" -gt 0 ]; then
     fi
     wanted+=("$choice")
   done
-  $sudo apt-get install -y -qq --no-install-recommends "${wanted[@]}" >/dev/null
+  "${apt[@]}" install -y -qq --no-install-recommends "${wanted[@]}" >/dev/null
 fi
 for step in tools/setup/fetch_*.sh; do
   [ -e "$step" ] || continue
