@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "last_words.h"
 #include "layered_options.h"
 #include "model_verbs.h"
 #include "server/status_pages.h"
@@ -73,5 +74,5 @@ int run(int argc, char** argv) {
 }  // namespace baton
 
 int main(int argc, char** argv) {
-  return baton::run(argc, argv);
+  return baton::run_with_last_words(&baton::run, argc, argv);
 }

@@ -1,5 +1,8 @@
 """Bad flags, files and folders: one clear line, exit code 2, nothing half-started."""
+import contextlib
+import http.client
 import json
+import os
 import pathlib
 import shutil
 import socket
@@ -7,7 +10,7 @@ import struct
 import tempfile
 import unittest
 
-from baton_process import ROOT, free_port, run, scripted_model
+from baton_process import ROOT, Server, free_port, run, scripted_model, wait_until
 
 TINY = ROOT / "testdata/qwen3"
 
@@ -159,6 +162,37 @@ class BadInput(unittest.TestCase):
             with self.subTest(change=change.__name__):
                 self.fails(changed(change), names=["model.safetensors"] if change is not rename
                            else [norm])
+
+    def test_less_memory_than_is_needed(self):
+        """Under a limit of the address space: what does not fit, and the flag to change."""
+        flags = ["--host", "127.0.0.1", "--port", free_port(), "--log-level", "error",
+                 "--max-num-seqs", "1", "--cpu-threads", "1"]
+        for megabytes, more, names in [
+                (400, ["--max-model-len", "2048", "--kv-cache-memory-bytes", "4G"],
+                 ["available", "lower --kv-cache-memory-bytes"]),
+                (400, ["--max-num-batched-tokens", "4M"],
+                 ["available", "workspace", "lower --max-num-seqs or --max-num-batched-tokens"]),
+                (30, [], ["--cpu-threads", "ulimit"])]:
+            with self.subTest(megabytes=megabytes):
+                code, _, err = run("serve", TINY, *flags, *more,
+                                   address_space=megabytes << 20)
+                self.assertEqual(code, 2, err)
+                self.assertEqual(len(err.splitlines()), 1, err)
+                for name in names:
+                    self.assertIn(name, err)
+
+    def test_weights_that_become_shorter_while_in_use(self):
+        folder = self.copy()
+        with Server(folder, "--max-model-len", "128") as server:
+            os.truncate(folder / "model.safetensors", 4096)
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                server.post("/v1/completions", {"prompt": [1, 2, 3], "max_tokens": 3})
+            self.assertTrue(wait_until(lambda: server.process.poll() is not None))
+            self.assertEqual(server.process.returncode, 2, server.text())
+            self.assertIn(f"baton: {folder}/model.safetensors: cannot be read any more", server.text())
+
+    def test_a_tokenizer_of_a_larger_model(self):
+        self.fails(TINY, "--tokenizer", ROOT / "models/baton-mini", names=["tokenizer.json", "vocab_size, 512"])
 
     def test_a_port_in_use(self):
         with socket.socket() as taken:

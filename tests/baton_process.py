@@ -27,18 +27,25 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def byte_token_ids():
-    """The token of each byte in the shipped tokenizer (GPT-2's byte alphabet)."""
-    vocab = json.loads((MINI / "tokenizer.json").read_text())["model"]["vocab"]
+def byte_alphabet():
+    """GPT-2's character for each byte."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    alphabet, extra = {}, 0
-    for byte in range(256):
-        if byte in printable:
-            alphabet[byte] = chr(byte)
-        else:
-            alphabet[byte] = chr(256 + extra)
-            extra += 1
-    return [vocab[alphabet[byte]] for byte in range(256)]
+    others = (chr(256 + extra) for extra in range(256))
+    return [chr(byte) if byte in printable else next(others) for byte in range(256)]
+
+
+def byte_token_ids():
+    """The token of each byte in the shipped tokenizer."""
+    vocab = json.loads((MINI / "tokenizer.json").read_text())["model"]["vocab"]
+    return [vocab[character] for character in byte_alphabet()]
+
+
+def write_byte_tokenizer(folder):
+    """tokenizer.json of 256 tokens, one for each byte."""
+    folder.joinpath("tokenizer.json").write_text(json.dumps({
+        "added_tokens": [], "normalizer": None, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
+        "post_processor": None, "decoder": {"type": "ByteLevel"},
+        "model": {"type": "BPE", "vocab": {c: i for i, c in enumerate(byte_alphabet())}, "merges": []}}))
 
 
 def tokens_of(text):
@@ -154,9 +161,10 @@ class Server:
         self.close()
 
 
-def run(*arguments, timeout=60, env=None, stdin=None):
+def run(*arguments, timeout=60, env=None, stdin=None, address_space=None):
     """Runs a verb to its end: exit code, standard output, standard error."""
+    limit = address_space and (lambda: resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space)))
     done = subprocess.run([BATON, *map(str, arguments)], capture_output=True, timeout=timeout,
-                          env={**os.environ, **(env or {})}, input=stdin)
+                          env={**os.environ, **(env or {})}, input=stdin, preexec_fn=limit)
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode(
         "utf-8", "replace")

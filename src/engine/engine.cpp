@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -504,7 +505,10 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<Model> model,
   log_info(plan->memory.describe());
   auto runner =
       ModelRunner::create(*model, *device, **queue, kernels, *plan, options.enable_graphs);
-  if (!runner) return runner.error();
+  if (!runner) {
+    return resource_exhausted(runner.error().message +
+                              "; lower --max-model-len, --max-num-seqs or --kv-cache-memory-bytes");
+  }
   return std::unique_ptr<Engine>(std::make_unique<EngineThread>(
       std::move(model), std::move(device), *std::move(queue), *std::move(runner), *plan, options));
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <string>
 
 #include "device/scratch.h"
@@ -46,7 +47,8 @@ size_t scratch_for(const Model& model,
 StepSizes sizes_for(const Model& model,
                     Queue& queue,
                     const EngineOptions& options,
-                    int32_t max_model_len) {
+                    int32_t max_model_len,
+                    bool host_addressable) {
   StepSizes sizes;
   sizes.max_model_len = max_model_len;
   sizes.max_num_seqs = options.max_num_seqs;
@@ -72,7 +74,14 @@ StepSizes sizes_for(const Model& model,
   sizes.input_bytes = static_cast<size_t>(ints) * sizeof(int32_t);
   sizes.logits_bytes =
       static_cast<size_t>(sizes.max_logit_rows * (model.config().vocab_size + 1)) * sizeof(float);
+  if (host_addressable) sizes.host_bytes = sizes.input_bytes + sizes.logits_bytes;
   return sizes;
+}
+
+// Flags may ask for more bytes than there are numbers.
+int64_t saturated_product(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
 }
 
 std::string megabytes(int64_t bytes) {
@@ -127,13 +136,16 @@ struct Budget {
   const Model& model;
   Queue& queue;
   const EngineOptions& options;
-  int64_t available = 0;
+  bool host_addressable = false;
+  int64_t available = 0;  // beside mapped weights
   int64_t stride = 0;
 
+  bool is_sized() const { return options.kv_cache_tokens > 0 || options.kv_cache_memory_bytes > 0; }
   // Bytes for KV when a step needs `sizes`.
   int64_t kv_bytes(const StepSizes& sizes) const {
     if (options.kv_cache_tokens > 0) {
-      return (blocks_for_tokens(options.kv_cache_tokens) + 1) * stride;
+      const int64_t tokens = std::min<int64_t>(options.kv_cache_tokens, int64_t{1} << 62);
+      return saturated_product(blocks_for_tokens(tokens) + 1, stride);
     }
     if (options.kv_cache_memory_bytes > 0) return options.kv_cache_memory_bytes;
     const double usable = options.memory_utilization * static_cast<double>(available);
@@ -142,7 +154,7 @@ struct Budget {
   // Without the scratch block.
   int64_t blocks(const StepSizes& sizes) const { return kv_bytes(sizes) / stride - 1; }
   StepSizes sizes(int64_t max_model_len) const {
-    return sizes_for(model, queue, options, static_cast<int32_t>(max_model_len));
+    return sizes_for(model, queue, options, static_cast<int32_t>(max_model_len), host_addressable);
   }
   bool fits(int64_t max_model_len) const {
     return blocks(sizes(max_model_len)) >= blocks_for_tokens(max_model_len);
@@ -165,11 +177,15 @@ Error does_not_fit(const Budget& budget, int64_t wanted) {
   const int64_t possible = budget.largest(wanted);
   std::string text = "max_model_len " + std::to_string(wanted) + " needs " + megabytes(needed) +
                      " of KV cache, " + megabytes(std::max<int64_t>(0, budget.kv_bytes(sizes))) +
-                     " are there (" + megabytes(budget.available) + " available, " +
-                     megabytes(static_cast<int64_t>(sizes.device_bytes())) + " workspace)";
+                     " are there (" + megabytes(std::max<int64_t>(0, budget.available)) +
+                     " available beside the weights";
+  text += ", " + megabytes(static_cast<int64_t>(sizes.device_bytes())) + " workspace)";
   text += possible > 0 ? "; lower --max-model-len to at most " + std::to_string(possible)
-                       : "; not even one block fits";
-  return resource_exhausted(text + ", or raise --kv-cache-memory-bytes or --memory-utilization");
+                       : "; not even one block fits: lower --max-num-seqs or "
+                         "--max-num-batched-tokens";
+  return resource_exhausted(text + (budget.is_sized()
+                                        ? ", or raise --kv-cache-memory-bytes or --kv-cache-tokens"
+                                        : ", or raise --gpu-memory-utilization"));
 }
 
 }  // namespace
@@ -196,12 +212,13 @@ Result<EnginePlan> plan_memory(const Model& model,
                                Queue& queue,
                                const EngineOptions& options) {
   if (Status status = check_options(model, options); !status) return status.error();
-  const Budget budget{.model = model,
-                      .queue = queue,
-                      .options = options,
-                      .available = static_cast<int64_t>(device.memory().available_bytes) -
-                                   model.mapped_bytes(),
-                      .stride = model.block_layout().stride_bytes};
+  const Budget budget{
+      .model = model,
+      .queue = queue,
+      .options = options,
+      .host_addressable = device.host_addressable(),
+      .available = static_cast<int64_t>(device.memory().available_bytes) - model.mapped_bytes(),
+      .stride = model.block_layout().stride_bytes};
   const int64_t model_max = model.config().max_position_embeddings;
   const int64_t wanted = options.max_model_len > 0 ? options.max_model_len : model_max;
   if (options.max_model_len > 0 && !budget.fits(wanted)) return does_not_fit(budget, wanted);
@@ -210,20 +227,21 @@ Result<EnginePlan> plan_memory(const Model& model,
 
   EnginePlan plan{.memory = {}, .sizes = budget.sizes(length)};
   int64_t blocks = budget.blocks(plan.sizes);
-  const bool sized = options.kv_cache_tokens > 0 || options.kv_cache_memory_bytes > 0;
   // Host memory is shared with everything else on the machine: no more than can be in use.
-  if (!sized && device.host_addressable()) {
+  if (!budget.is_sized() && device.host_addressable()) {
     blocks = std::min(blocks, options.max_num_seqs * plan.sizes.max_blocks);
   }
   blocks = std::min<int64_t>(blocks, (1LL << 31) - 2);
-  const int64_t kv_bytes = (blocks + 1) * budget.stride;
+  const int64_t kv_bytes = saturated_product(blocks + 1, budget.stride);
   const int64_t workspace = static_cast<int64_t>(plan.sizes.device_bytes());
-  if (kv_bytes + workspace > budget.available) {
-    return resource_exhausted(
-        "kv cache: " + std::to_string(kv_bytes) + " bytes and " + std::to_string(workspace) +
-        " bytes of workspace are more than the " + std::to_string(budget.available) +
-        " bytes available; lower --kv-cache-memory-bytes or --kv-cache-tokens to at most " +
-        std::to_string(std::max<int64_t>(0, budget.available - workspace)) + " bytes");
+  if (kv_bytes > budget.available - workspace) {
+    return resource_exhausted("kv cache: " + std::to_string(kv_bytes) + " bytes and " +
+                              std::to_string(workspace) + " bytes of workspace are more than the " +
+                              std::to_string(std::max<int64_t>(0, budget.available)) +
+                              " bytes available beside the weights; lower --kv-cache-memory-bytes "
+                              "or --kv-cache-tokens to at most " +
+                              std::to_string(std::max<int64_t>(0, budget.available - workspace)) +
+                              " bytes");
   }
   plan.memory = {.weights_bytes = model.weights_bytes(),
                  .workspace_bytes = workspace,

@@ -25,7 +25,9 @@ struct StepSizes {
   size_t input_bytes = 0;   // token ids, positions, sequences, rows, block tables
   size_t logits_bytes = 0;  // [max_logit_rows, vocab] f32
 
-  size_t device_bytes() const { return scratch_bytes + input_bytes + logits_bytes; }
+  size_t host_bytes = 0;  // staging of inputs and logits, where it is in the same memory
+
+  size_t device_bytes() const { return scratch_bytes + input_bytes + logits_bytes + host_bytes; }
 };
 
 struct EnginePlan {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "model/architectures/scripted.h"
 
 namespace baton {
@@ -112,6 +114,16 @@ TEST(MemoryPlan, LeavesRoomForWeightsThatAreMappedFiles) {
   EXPECT_FALSE(plan_for(64 * kMebi, options, false, 64 * kMebi));
 }
 
+TEST(MemoryPlan, CountsStagingWhereItIsInTheSameMemory) {
+  const auto shared = plan_for(64 * kMebi, {}, true);
+  ASSERT_TRUE(shared) << shared.error().message;
+  const StepSizes& sizes = shared->sizes;
+  EXPECT_EQ(sizes.host_bytes, sizes.input_bytes + sizes.logits_bytes);
+  EXPECT_EQ(static_cast<size_t>(shared->memory.workspace_bytes),
+            sizes.scratch_bytes + 2 * (sizes.input_bytes + sizes.logits_bytes));
+  EXPECT_EQ(plan_for(64 * kMebi, {}, false)->sizes.host_bytes, 0U);
+}
+
 TEST(MemoryPlan, RefusesOptionsThatCannotWork) {
   const auto message = [](auto set) {
     EngineOptions options;
@@ -129,6 +141,10 @@ TEST(MemoryPlan, RefusesOptionsThatCannotWork) {
   EXPECT_THAT(message([](auto& o) { o.stream_interval = 0; }), HasSubstr("stream_interval"));
   EXPECT_THAT(message([](auto& o) { o.kv_cache_memory_bytes = int64_t{1} << 40; }),
               HasSubstr("--kv-cache-memory-bytes"));
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_THAT(message([](auto& o) { o.kv_cache_memory_bytes = kMost; }),
+              HasSubstr("--kv-cache-memory-bytes"));
+  EXPECT_THAT(message([](auto& o) { o.kv_cache_tokens = kMost; }), HasSubstr("--kv-cache-tokens"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "device/cpu/host_limits.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -94,6 +95,20 @@ void narrow(DeviceMemory& memory, const fs::path& group, const MemoryFiles& file
   memory.available_bytes = std::min(memory.available_bytes, available);
 }
 
+// The limit of the address space (ulimit -v). Mapped files take of it, too, but are left out: who
+// plans counts the weights.
+void narrow_by_address_space(DeviceMemory& memory) {
+  struct rlimit limit {};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  size_t used = 0;
+  for (const char* line : {"VmData:", "VmStk:", "VmExe:", "VmLib:"}) {
+    used += static_cast<size_t>(value_of("/proc/self/status", line).value_or(0)) * 1024;
+  }
+  const size_t all = limit.rlim_cur;
+  memory.total_bytes = std::min(memory.total_bytes, all);
+  memory.available_bytes = std::min(memory.available_bytes, all > used ? all - used : 0);
+}
+
 // Cores' worth of time per period, when there is a quota.
 std::optional<double> quota(int64_t quota_us, int64_t period_us) {
   if (quota_us <= 0 || period_us <= 0) return std::nullopt;
@@ -117,6 +132,7 @@ DeviceMemory host_memory(const fs::path& root) {
   for (const MemoryFiles& files : {kMemoryV1, kMemoryV2}) {
     for (const fs::path& group : groups_of(root, files.controller)) narrow(memory, group, files);
   }
+  narrow_by_address_space(memory);
   return memory;
 }
 

@@ -11,7 +11,8 @@
 
 namespace baton {
 
-// The smallest of the machine's memory and the limits of the control groups around the process.
+// The smallest of the machine's memory and the limits of the control groups around the process and
+// of its address space.
 // `available_bytes` counts pages that only mirror files as available: the system gives them up.
 // `root` holds proc/ and sys/; another than "/" is for tests.
 DeviceMemory host_memory(const std::filesystem::path& root = "/");
