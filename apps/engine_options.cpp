@@ -188,6 +188,25 @@ Status warm_up(Engine& engine) {
   return result.get();
 }
 
+// A tokenizer of another model: almost every text would hold a token that the model does not have.
+Status check_vocabulary(const std::string& folder, const Tokenizer& tokenizer, int64_t vocab_size) {
+  int32_t largest = tokenizer.vocab_size() - 1;
+  const auto is_ordinary = [&](int32_t id) {
+    return !tokenizer.is_added(id) && !tokenizer.token_bytes(id).empty();
+  };
+  while (largest >= vocab_size && !is_ordinary(largest)) --largest;
+  if (largest >= vocab_size) {
+    return invalid_argument(folder +
+                            "/tokenizer.json: expected tokens below the model's vocab_size, " +
+                            std::to_string(vocab_size) + ", got " + std::to_string(largest));
+  }
+  if (tokenizer.vocab_size() > vocab_size) {
+    log_warning("tokenizer.json has added tokens beyond the model's vocabulary of " +
+                std::to_string(vocab_size) + "; prompts with them are refused");
+  }
+  return {};
+}
+
 Result<std::unique_ptr<Model>> load_with_progress(const EngineFlags& flags, Device& device) {
   Result<LoadOptions> options = load_options_of(flags);
   if (!options) return options.error();
@@ -316,6 +335,9 @@ Result<std::unique_ptr<LoadedEngine>> load_engine(const EngineFlags& flags) {
   if (!kernels) return named("kernels", kernels.error());
   Result<std::unique_ptr<Model>> model = load_with_progress(flags, **device);
   if (!model) return model.error();
+  Status fits =
+      check_vocabulary(tokenizer_folder, *loaded->tokenizer, (*model)->config().vocab_size);
+  if (!fits) return fits.error();
   Result<EngineOptions> options = engine_options_of(flags);
   if (!options) return options.error();
   const std::string device_name = (*device)->description();
