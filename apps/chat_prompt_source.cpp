@@ -1,10 +1,9 @@
 #include "chat_prompt_source.h"
 
 #include <algorithm>
-#include <memory>
+#include <utility>
 
 #include "text/chat_prompt.h"
-#include "text/chat_template.h"
 
 namespace baton {
 namespace {
@@ -36,18 +35,20 @@ Status cut_after_final_message(const Conversation& conversation, ChatPrompt& pro
 
 }  // namespace
 
-Result<std::function<Result<std::vector<int32_t>>(const Conversation&)>> make_chat_prompt_source(
-    const std::string& model_folder, const std::string& template_file, const Tokenizer& tokenizer) {
-  using Source = std::function<Result<std::vector<int32_t>>(const Conversation&)>;
+Result<std::shared_ptr<const ChatTemplate>> load_chat_template(const std::string& model_folder,
+                                                               const std::string& template_file) {
   Result<ChatTemplate> loaded =
       ChatTemplate::load(model_folder, {.path = template_file, .text = {}});
-  if (!loaded) {
-    if (loaded.error().code == ErrorCode::kNotFound && template_file.empty()) return Source();
-    return loaded.error();
-  }
-  const auto chat_template = std::make_shared<const ChatTemplate>(std::move(*loaded));
-  return Source([chat_template,
-                 &tokenizer](const Conversation& conversation) -> Result<std::vector<int32_t>> {
+  if (loaded) return std::make_shared<const ChatTemplate>(std::move(*loaded));
+  if (loaded.error().code != ErrorCode::kNotFound || !template_file.empty()) return loaded.error();
+  return std::shared_ptr<const ChatTemplate>();
+}
+
+std::function<Result<std::vector<int32_t>>(const Conversation&)> make_chat_prompt_source(
+    std::shared_ptr<const ChatTemplate> chat_template, const Tokenizer& tokenizer) {
+  if (chat_template == nullptr) return nullptr;
+  return [chat_template = std::move(chat_template),
+          &tokenizer](const Conversation& conversation) -> Result<std::vector<int32_t>> {
     ChatTemplateInputs inputs;
     inputs.messages = conversation.messages;
     inputs.tools = conversation.tools;
@@ -59,7 +60,7 @@ Result<std::function<Result<std::vector<int32_t>>(const Conversation&)>> make_ch
       if (Status cut = cut_after_final_message(conversation, *prompt); !cut) return cut.error();
     }
     return encode_chat_prompt(tokenizer, *prompt);
-  });
+  };
 }
 
 }  // namespace baton

@@ -15,6 +15,7 @@
 #include "kv_cache/block_layout.h"
 #include "layered_options.h"
 #include "load_progress.h"
+#include "text/output_choice.h"
 
 namespace baton {
 namespace {
@@ -111,46 +112,44 @@ bool is_one_of(const std::string& value, std::initializer_list<std::string_view>
 }
 
 Status check_parsers(const EngineFlags& flags) {
-  if (!is_one_of(flags.tool_call_parser, {"auto", "none", "glm47", "glm45"})) {
-    return invalid_argument("--tool-call-parser: expected auto, none, glm47 or glm45, got '" +
-                            flags.tool_call_parser + "'");
+  if (!is_one_of(flags.tool_call_parser, {"auto", "none"}) &&
+      find_tool_call_format(flags.tool_call_parser) == nullptr) {
+    return invalid_argument("--tool-call-parser: expected auto, none, " + tool_call_format_names() +
+                            ", got '" + flags.tool_call_parser + "'");
   }
-  if (!is_one_of(flags.reasoning_parser, {"auto", "none", "glm45", "deepseek_r1"})) {
-    return invalid_argument("--reasoning-parser: expected auto, none, glm45 or deepseek_r1, got '" +
-                            flags.reasoning_parser + "'");
+  if (!is_one_of(flags.reasoning_parser, {"auto", "none", "glm45", "deepseek_r1", "qwen3"})) {
+    return invalid_argument(
+        "--reasoning-parser: expected auto, none, glm45, deepseek_r1 or qwen3, got '" +
+        flags.reasoning_parser + "'");
   }
   return {};
 }
 
-bool has_tag(const ServedModel& served, OutputTag tag) {
-  return std::any_of(served.tags.begin(), served.tags.end(), [tag](const auto& entry) {
-    return entry.second == tag;
-  });
-}
-
-// Tags that are tokens of the vocabulary choose the parsers; a forced one works on text.
-void choose_parsers(const EngineFlags& flags, const Tokenizer& tokenizer, ServedModel& served) {
-  for (size_t i = 0; i < kOutputTagCount; ++i) {
-    const auto id = tokenizer.token_id(kOutputTagTexts[i]);
-    if (id && tokenizer.is_added(*id)) served.tags[*id] = static_cast<OutputTag>(i);
+// Prompt and vocabulary choose the parsers unless flags do; tags that the vocabulary lacks are
+// searched for in the text.
+void choose_parsers(const EngineFlags& flags,
+                    const Tokenizer& tokenizer,
+                    const ChatTemplate* chat_template,
+                    ServedModel& served) {
+  if (flags.tool_call_parser != "auto") {
+    served.tool_calls = find_tool_call_format(flags.tool_call_parser);
+  } else if (chat_template != nullptr && !chat_template->tool_call_format().empty()) {
+    served.tool_calls = find_tool_call_format(chat_template->tool_call_format());
+  } else {
+    served.tool_calls =
+        choose_tool_call_format(tokenizer, chat_template != nullptr ? chat_template->source() : "");
   }
-  const bool thinks =
-      has_tag(served, OutputTag::kThinkOpen) && has_tag(served, OutputTag::kThinkClose);
-  const bool calls =
-      has_tag(served, OutputTag::kCallOpen) && has_tag(served, OutputTag::kCallClose) &&
-      has_tag(served, OutputTag::kKeyOpen) && has_tag(served, OutputTag::kValueClose);
-  const auto choose = [](const std::string& flag, bool found) {
-    return flag == "auto" ? found : flag != "none";
-  };
-  served.parse_reasoning = choose(flags.reasoning_parser, thinks);
-  served.parse_tool_calls = choose(flags.tool_call_parser, calls);
-  const bool missing = (served.parse_reasoning && !thinks) || (served.parse_tool_calls && !calls);
-  if (missing) {
+  served.tags = output_tags_of(tokenizer, served.tool_calls);
+  const bool thinks = served.tags.is_token(kThinkOpen) && served.tags.is_token(kThinkClose);
+  const std::string& reasoning = flags.reasoning_parser;
+  served.parse_reasoning = reasoning == "auto" ? thinks : reasoning != "none";
+  if ((served.parse_reasoning && !thinks) ||
+      (served.tool_calls != nullptr && !vocabulary_has(tokenizer, *served.tool_calls))) {
     log_warning("the tags of the chosen parsers are not in the vocabulary; text is searched");
-    served.tags.clear();
   }
   log_info(std::string("reasoning parser: ") + (served.parse_reasoning ? "glm45" : "none") +
-           ", tool-call parser: " + (served.parse_tool_calls ? "glm47" : "none"));
+           ", tool-call parser: " +
+           (served.tool_calls != nullptr ? std::string(served.tool_calls->name) : "none"));
 }
 
 SamplingParams defaults_of(const ModelConfig& config) {
@@ -271,9 +270,12 @@ void add_engine_options(CLI::App& app, EngineFlags& flags) {
       ->capture_default_str();
   app.add_flag("--strict", flags.strict, "refuse config keys and tensors that nothing uses")
       ->default_str(flags.strict ? "true" : "false");
-  app.add_option("--tool-call-parser", flags.tool_call_parser, "auto, glm47, none")
+  app.add_option(
+         "--tool-call-parser", flags.tool_call_parser, "auto, none, " + tool_call_format_names())
       ->capture_default_str();
-  app.add_option("--reasoning-parser", flags.reasoning_parser, "auto, glm45, none")
+  app.add_option("--reasoning-parser",
+                 flags.reasoning_parser,
+                 "auto, none; glm45, deepseek_r1, qwen3 (all split <think>)")
       ->capture_default_str();
   app.add_option("--log-level", flags.log_level, "debug, info, warning, error")
       ->capture_default_str();
@@ -325,9 +327,9 @@ Result<std::unique_ptr<LoadedEngine>> load_engine(const EngineFlags& flags) {
   if (!tokenizer) return tokenizer.error();
   loaded->tokenizer = std::move(*tokenizer);
 
-  auto chat_prompt = make_chat_prompt_source(flags.model, flags.chat_template, *loaded->tokenizer);
-  if (!chat_prompt) return chat_prompt.error();
-  loaded->chat_prompt = std::move(*chat_prompt);
+  auto chat_template = load_chat_template(flags.model, flags.chat_template);
+  if (!chat_template) return chat_template.error();
+  loaded->chat_prompt = make_chat_prompt_source(*chat_template, *loaded->tokenizer);
 
   Result<std::unique_ptr<Device>> device = open_device(flags.device, flags.cpu_threads);
   if (!device) return named("device " + flags.device, device.error());
@@ -355,7 +357,7 @@ Result<std::unique_ptr<LoadedEngine>> load_engine(const EngineFlags& flags) {
   served.max_model_len = loaded->engine->memory_plan().max_model_len;
   served.vocab_size = static_cast<int32_t>(config.vocab_size);
   served.defaults = defaults_of(config);
-  choose_parsers(flags, *loaded->tokenizer, served);
+  choose_parsers(flags, *loaded->tokenizer, chat_template->get(), served);
   served.info = {{"architecture", config.architecture},
                  {"device", device_name},
                  {"kernels", std::string((*kernels)->name)},

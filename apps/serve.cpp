@@ -222,7 +222,7 @@ int serve(const ServeFlags& flags) {
   }
   signals.on_first(nullptr);
   ServedModel served = (*loaded)->served;
-  served.parse_tool_calls = served.parse_tool_calls && flags.auto_tool_choice;
+  if (!flags.auto_tool_choice) served.tool_calls = nullptr;
   const bool chats = served.chat_prompt != nullptr;
   service.set_ready(std::move(served));
   log_info("ready: serving " + service.options().model_names[0] + " with a context of " +

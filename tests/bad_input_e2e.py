@@ -67,7 +67,7 @@ class BadInput(unittest.TestCase):
             (["--dtype", "float17"], ["--dtype", "float17"]),
             (["--device", "tpu"], ["--device", "tpu"]),
             (["--kernels", "magic"], ["magic"]),
-            (["--tool-call-parser", "hermes"], ["--tool-call-parser", "glm47"]),
+            (["--tool-call-parser", "nobody"], ["--tool-call-parser", "glm47", "hermes"]),
             (["--reasoning-parser", "x"], ["--reasoning-parser", "glm45"]),
             (["--log-level", "loud"], ["--log-level"]),
             (["--drain-timeout", "-1"], ["--drain-timeout"]),

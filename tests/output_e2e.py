@@ -3,6 +3,7 @@ import http.client
 import json
 import pathlib
 import shutil
+import tempfile
 import unittest
 
 from baton_process import (MINI, ROOT, TAGS, Server, byte_token_ids, run, scripted_model,
@@ -262,29 +263,80 @@ class Prompts(unittest.TestCase):
         self.assertIn("/v1/chat/completions", answer["error"]["message"])
 
 
-class Formats(unittest.TestCase):
-    """NU-02: the output format is chosen from the vocabulary, and printed."""
+WEATHER = {"city": "Köln \"x\" </b>\n🦀", "days": 2, "list": [1, {"a": None}]}
+OFFERED = {"type": "function", "function": {"name": "get_weather", "parameters": {
+    "type": "object", "properties": {
+        "city": {"type": "string"}, "days": {"type": "integer"}, "list": {"type": "array"}}}}}
+DEEPSEEK_TOKENS = ["<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>",
+                   "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"]
 
-    def serve(self, name, *flags):
+
+def written(value):
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+# The call get_weather(WEATHER) as each family writes it.
+CALLS = {
+    "glm47": "<tool_call>get_weather" + "".join(
+        f"<arg_key>{key}</arg_key><arg_value>{written(value)}</arg_value>"
+        for key, value in WEATHER.items()) + "</tool_call>",
+    "hermes": "<tool_call>\n" + json.dumps(
+        {"name": "get_weather", "arguments": WEATHER}, ensure_ascii=False) + "\n</tool_call>",
+    "qwen3_coder": "<tool_call>\n<function=get_weather>\n" + "".join(
+        f"<parameter={key}>\n{written(value)}\n</parameter>\n"
+        for key, value in WEATHER.items()) + "</function>\n</tool_call>",
+    "deepseek_v3": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n"
+                   "```json\n" + json.dumps(WEATHER) + "\n```<｜tool▁call▁end｜>"
+                   "<｜tool▁calls▁end｜>",
+    "deepseek_v31": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>" +
+                    json.dumps(WEATHER) + "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "deepseek_v32": "\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n" + "".join(
+        f'<｜DSML｜parameter name="{key}" string="{str(isinstance(value, str)).lower()}">'
+        f"{written(value)}</｜DSML｜parameter>\n" for key, value in WEATHER.items()) +
+                    "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+}
+
+
+class Formats(unittest.TestCase):
+    """NU-02: the output format is chosen from prompt and vocabulary, and printed."""
+
+    def serve(self, name, *flags, tokens=(), template=None):
+        """A scripted model with one of the test tokenizers and more tokens of the family."""
         folder = pathlib.Path(self.enterContext(scripted_model(
             [[5]], vocab_size=1100, eos_token_id=1)))
         config = json.loads(folder.joinpath("config.json").read_text())
         del config["byte_token_ids"]
         folder.joinpath("config.json").write_text(json.dumps(config))
         folder.joinpath("tokenizer_config.json").unlink()
-        shutil.copy(ROOT / "testdata/tokenizer" / f"{name}.json", folder / "tokenizer.json")
+        if template is not None:
+            folder.joinpath("chat_template.jinja").write_text(template)
+        tokenizer = json.loads((ROOT / "testdata/tokenizer" / f"{name}.json").read_text())
+        known = {token["content"] for token in tokenizer["added_tokens"]}
+        for token in tokens:
+            if token not in known:
+                tokenizer["added_tokens"].append({
+                    **tokenizer["added_tokens"][0], "content": token, "special": True,
+                    "id": 1 + max(token["id"] for token in tokenizer["added_tokens"])})
+        folder.joinpath("tokenizer.json").write_text(json.dumps(tokenizer))
         return self.enterContext(Server(folder, *flags))
 
     def test_is_chosen_for_each_family(self):
-        for name, reasoning, calls in (("glm", "glm45", "glm47"), ("deepseek-v3", "glm45", "none"),
-                                       ("qwen3", "glm45", "none"), ("qwen3.5", "glm45", "none")):
-            with self.subTest(name=name):
-                server = self.serve(name)
+        plain = "{{ messages[0].content }}"
+        for name, tokens, template, calls in (
+                ("glm", [], None, "glm47"), ("glm", [], plain, "glm47"),
+                ("deepseek-v3", [], None, "none"),
+                ("deepseek-v3", DEEPSEEK_TOKENS, plain + "{# ```json #}", "deepseek_v3"),
+                ("deepseek-v3", DEEPSEEK_TOKENS, plain + "{# <｜tool▁sep｜> #}", "deepseek_v31"),
+                ("deepseek-v3", [*DEEPSEEK_TOKENS, "｜DSML｜"], plain, "deepseek_v32"),
+                ("qwen3", [], plain + "{# <tool_call> #}", "hermes"),
+                ("qwen3", [], plain + "{# <function= #}", "qwen3_coder"),
+                ("qwen3.5", [], plain + "{# <tool_call><function= #}", "qwen3_coder")):
+            with self.subTest(name=name, calls=calls):
+                server = self.serve(name, tokens=tokens, template=template)
                 info = server.get("/server_info")[1]
                 self.assertEqual((info["reasoning_parser"], info["tool_call_parser"]),
-                                 (reasoning, calls))
-                self.assertIn(f"reasoning parser: {reasoning}, tool-call parser: {calls}",
-                              server.text())
+                                 ("glm45", calls))
+                self.assertIn(f"reasoning parser: glm45, tool-call parser: {calls}", server.text())
                 self.assertNotIn("not in the vocabulary", server.text())
                 status, answer = server.post("/v1/chat/completions",
                                              {**chat(("user", "q")), "tools": [TOOL]})
@@ -295,9 +347,48 @@ class Formats(unittest.TestCase):
     def test_a_choice_that_does_not_fit_is_a_warning(self):
         server = self.serve("qwen3", "--tool-call-parser", "glm47")
         self.assertIn("not in the vocabulary", server.text())
-        code, _, err = run("serve", ROOT / "testdata/qwen3", "--tool-call-parser", "hermes")
+        code, _, err = run("serve", ROOT / "testdata/qwen3", "--tool-call-parser", "nobody")
         self.assertEqual(code, 2)
-        self.assertIn("glm47", err)
+        for name in CALLS:
+            self.assertIn(name, err)
+
+    def test_calls_are_the_same_in_every_format_streamed_or_not(self):
+        for parser, call in CALLS.items():
+            play = tokens_of("<think>t</think>Now." + call)
+            with self.subTest(parser=parser), scripted_model([play]) as folder, Server(
+                    folder, "--tool-call-parser", parser, "--stream-interval", "3") as server:
+                for stream in (False, True):
+                    body = {**chat(("user", "q")), "tools": [OFFERED], "max_tokens": 900,
+                            "stream": stream, **({"stream_options": {"include_usage": True}}
+                                                 if stream else {})}
+                    answer, _ = collect(server, "/v1/chat/completions", body)
+                    self.assertEqual([(name, json.loads(arguments))
+                                      for name, arguments in answer["calls"]],
+                                     [("get_weather", WEATHER)])
+                    self.assertEqual((answer["reasoning"], answer["content"], answer["finish"]),
+                                     ("t", "Now.", "tool_calls"))
+
+    def test_deepseek_v32_chats_without_a_template_file(self):  # CT-08
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        for name in ("config.json", "generation_config.json", "model.safetensors"):
+            shutil.copy(ROOT / "testdata/deepseek-v32" / name, folder / name)
+        shutil.copy(ROOT / "testdata/tiny-tokenizer/tokenizer.json", folder / "tokenizer.json")
+        server = self.enterContext(Server(folder))  # ready: a warm-up token was made
+        self.assertIn("tool-call parser: deepseek_v32", server.text())
+        history = {**chat(("user", "hi"), ("assistant", "ho"), ("user", "go")), "max_tokens": 2}
+        history["messages"][1]["reasoning_content"] = "R1"
+        begin = "<｜begin▁of▁sentence｜><｜User｜>hi<｜Assistant｜></think>ho<｜end▁of▁sentence｜>"
+        for thinking, marker in ((True, "<think>"), (False, "</think>")):
+            body = {**history, "enable_thinking": thinking}
+            status, answer = server.post("/v1/chat/completions",
+                                         {**body, "return_token_ids": True})
+            self.assertEqual(status, 200, answer)
+            text = server.post("/detokenize", {"tokens": answer["prompt_token_ids"]})[1]["prompt"]
+            self.assertEqual(text, begin + "<｜User｜>go<｜Assistant｜>" + marker)
+        status, answer = server.post("/tokenize", {**history, "tools": [OFFERED]})
+        text = server.post("/detokenize", {"tokens": answer["tokens"]})[1]["prompt"]
+        self.assertIn("<｜DSML｜function_calls>", text)
+        self.assertIn('{"name": "get_weather"', text)
 
     def test_a_pool_smaller_than_the_context_is_said(self):  # NU-03
         with scripted_model(["x"], max_position_embeddings=8192) as folder, \

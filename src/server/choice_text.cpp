@@ -23,19 +23,24 @@ ChoiceText::ChoiceText(const Tokenizer& tokenizer, const ChoiceTextOptions& opti
     : detokenizer_(tokenizer, {options.skip_special_tokens}),
       stops_(options.stop, options.include_stop),
       stop_strings_(options.stop),
-      tags_(options.parser ? options.tags : OutputTagTokens{}),
+      tags_(options.parser ? options.parser->tags : OutputTags{}),
       stop_token_ids_(options.stop_token_ids),
       include_stop_(options.include_stop),
       one_call_(options.one_call) {
-  if (options.parser) parser_.emplace(*options.parser);
+  if (options.parser) parser_ = std::make_unique<OutputParser>(*options.parser);
 }
 
 bool ChoiceText::push(OutputToken token, Piece& piece) {
   ++tokens_;
   const bool was_in_reasoning = in_reasoning();
-  if (const auto tag = tags_.find(token.token); tag != tags_.end()) {
+  const auto tag = tags_.tokens.find(token.token);
+  const auto part = tags_.parts.find(token.token);
+  if (tag != tags_.tokens.end()) {
     add_text(detokenizer_.finish(), piece);
     add_tag(tag->second, piece);
+  } else if (part != tags_.parts.end()) {
+    add_text(detokenizer_.finish(), piece);
+    add_text(part->second, piece);
   } else {
     add_text(detokenizer_.push(token.token), piece);
   }
@@ -97,8 +102,9 @@ void ChoiceText::add_tag(OutputTag tag, Piece& piece) {
     take(parser_->tag(tag), piece);
     return;
   }
-  held_.push_back({tag, tag_text(tag).size()});
-  show(stops_.push(tag_text(tag)), piece);
+  const std::string_view text = tags_.texts[tag];
+  held_.push_back({tag, text.size()});
+  show(stops_.push(text), piece);
 }
 
 // The matcher lets out what went in, in order: text may come in parts, a tag counts once it is

@@ -5,7 +5,7 @@
 #pragma once
 
 #include <deque>
-#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -40,9 +40,6 @@ struct Piece {
   }
 };
 
-// The tokens that are tags of the model's output format; empty: it has none.
-using OutputTagTokens = std::map<int32_t, OutputTag>;
-
 struct ChoiceTextOptions {
   std::vector<std::string> stop;
   std::vector<int32_t> stop_token_ids;  // the request's, without the model's own
@@ -50,7 +47,6 @@ struct ChoiceTextOptions {
   bool one_call = false;      // the first finished tool call ends the answer
   bool skip_special_tokens = true;
   std::optional<OutputParserOptions> parser;  // absent: all is content
-  OutputTagTokens tags;
 };
 
 class ChoiceText {
@@ -88,8 +84,8 @@ class ChoiceText {
   Detokenizer detokenizer_;
   StopStringMatcher stops_;
   const std::vector<std::string> stop_strings_;
-  std::optional<OutputParser> parser_;
-  const OutputTagTokens tags_;
+  std::unique_ptr<OutputParser> parser_;  // null: all is content
+  const OutputTags tags_;                 // none without a parser
   const std::vector<int32_t> stop_token_ids_;
   const bool include_stop_;
   const bool one_call_;

@@ -20,6 +20,7 @@
 #include "server/metrics.h"
 #include "server/worker_pool.h"
 #include "text/tokenizer.h"
+#include "text/tool_calls/formats.h"
 
 namespace baton {
 
@@ -42,11 +43,11 @@ struct ServedModel {
   std::function<Result<std::vector<int32_t>>(const Conversation&)> chat_prompt;
   int32_t max_model_len = 0;
   int32_t vocab_size = 0;
-  OutputTagTokens tags;  // the tags that are tokens of this model
+  OutputTags tags;
   bool parse_reasoning = false;
-  bool parse_tool_calls = false;
-  SamplingParams defaults;     // generation_config.json under vLLM's defaults
-  Json info = Json::object();  // for /server_info
+  const ToolCallFormat* tool_calls = nullptr;  // how it writes calls; null: nobody knows
+  SamplingParams defaults;                     // generation_config.json under vLLM's defaults
+  Json info = Json::object();                  // for /server_info
 };
 
 struct ServiceOptions {

@@ -1,5 +1,5 @@
-// Makes the messages of a request what chat templates expect: tool-call arguments as objects,
-// reasoning under both of its names. Names the message in errors.
+// Makes the messages of a request what a chat template expects: tool-call arguments as objects or
+// as text, reasoning under both of its names. Names the message in errors.
 #pragma once
 
 #include "base/json.h"
@@ -7,10 +7,17 @@
 
 namespace baton {
 
+// How a template wants an assistant's calls.
+struct CallForm {
+  bool arguments_as_text = false;
+  bool null_content = false;  // beside calls, where the content is empty
+};
+
 // Checks that `messages` is a list of objects with a role, and rewrites it:
 //  - tool_calls[i].function.arguments: a JSON string becomes the object it holds, keys in order;
-//    "" is {}. Anything but an object is an error.
+//    "" is {}. Anything but an object is an error. Templates that want text get the string as it
+//    came, an object as Python's json.dumps prints it.
 //  - reasoning and reasoning_content: each is filled in from the other.
-Result<Json> prepare_messages(Json messages);
+Result<Json> prepare_messages(Json messages, CallForm form = {});
 
 }  // namespace baton

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "text/chat_messages.h"
+#include "text/deepseek_v32_prompt.h"
 #include "text/jinja/value.h"
 
 namespace baton {
@@ -64,7 +64,34 @@ std::map<std::string, std::string> special_tokens_of(const Json& config) {
   return tokens;
 }
 
+// A turn with a call, as a template is asked whether it can show one.
+Json conversation_with_call(const std::string& name, const std::string& value) {
+  const Json call = {{"id", "call00001"},
+                     {"type", "function"},
+                     {"function", {{"name", name}, {"arguments", {{"key", value}}}}}};
+  return {{{"role", "user"}, {"content", "question"}},
+          {{"role", "assistant"}, {"content", ""}, {"tool_calls", {call}}},
+          {{"role", "tool"}, {"tool_call_id", "call00001"}, {"name", name}, {"content", "result"}}};
+}
+
 }  // namespace
+
+const ChatTemplate::CodedFormat* ChatTemplate::coded_format_of(const std::string& model_dir) {
+  static constexpr CodedFormat kCodedFormats[] = {
+      {"deepseek_v32", "deepseek_v32", &deepseek_v32_prompt},
+  };
+  const Result<Json> config = read_json_file(model_dir + "/config.json");
+  if (!config || !config->is_object()) return nullptr;  // the model's loader says what is wrong
+  const Json model_type = config->value("model_type", Json());
+  for (const CodedFormat& format : kCodedFormats) {
+    if (model_type == format.model_type) return &format;
+  }
+  return nullptr;
+}
+
+std::string_view ChatTemplate::tool_call_format() const {
+  return coded_ != nullptr ? coded_->tool_call_format : std::string_view();
+}
 
 Status ChatTemplate::add_template(const std::string& name,
                                   std::string_view source,
@@ -72,6 +99,7 @@ Status ChatTemplate::add_template(const std::string& name,
   Result<jinja::Template> parsed = jinja::Template::parse(source);
   if (!parsed) return in_template(parsed.error(), where + ": chat template");
   templates_.insert_or_assign(name, std::move(*parsed));
+  source_ += source;
   return {};
 }
 
@@ -116,11 +144,36 @@ Result<ChatTemplate> ChatTemplate::load(const std::string& model_dir, const Sour
     status = result.read_named_templates(own, config_path);
   }
   if (!status) return status.error();
-  if (result.templates_.empty()) {
+  if (result.templates_.empty()) result.coded_ = coded_format_of(model_dir);
+  if (result.templates_.empty() && result.coded_ == nullptr) {
     return not_found(model_dir + ": no chat template: expected chat_template.jinja, or " +
                      "chat_template in tokenizer_config.json");
   }
+  if (!result.templates_.empty()) result.find_call_form();
   return result;
+}
+
+// Published templates differ in whether they join arguments to text or walk over them, and in
+// whether they look for calls where the content is none. The first form that is shown is taken:
+// a template that shows no calls at all keeps the usual one.
+void ChatTemplate::find_call_form() {
+  const std::string name = "some_function";
+  const std::string value = "some value";
+  ChatTemplateInputs inputs;
+  inputs.messages = conversation_with_call(name, value);
+  inputs.tools = {
+      {{"type", "function"}, {"function", {{"name", "f"}, {"parameters", Json::object()}}}}};
+  for (const CallForm form :
+       {CallForm{}, CallForm{true, false}, CallForm{false, true}, CallForm{true, true}}) {
+    const Result<Json> messages = prepare_messages(inputs.messages, form);
+    const Result<ChatPrompt> prompt = render_template(inputs, *messages);
+    if (!prompt) continue;
+    const std::string& text = prompt->text;
+    if (text.find(name) != std::string::npos && text.find(value) != std::string::npos) {
+      call_form_ = form;
+      return;
+    }
+  }
 }
 
 const jinja::Template& ChatTemplate::choose(const ChatTemplateInputs& inputs) const {
@@ -131,19 +184,32 @@ const jinja::Template& ChatTemplate::choose(const ChatTemplateInputs& inputs) co
 }
 
 Result<ChatPrompt> ChatTemplate::render(const ChatTemplateInputs& inputs) const {
-  const Result<Json> messages = prepare_messages(inputs.messages);
-  if (!messages) return messages.error();
-  const bool untrusted = !inputs.trust_request_text;
-  Dict variables;
-  for (const auto& [name, token] : special_tokens_) variables.set(Value(name), Value(token));
   if (!inputs.kwargs.is_null() && !inputs.kwargs.is_object()) {
     return invalid_argument("chat_template_kwargs: expected an object");
   }
+  const Result<Json> messages = prepare_messages(inputs.messages, call_form_);
+  if (!messages) return messages.error();
+  return coded_ != nullptr ? coded_->render(inputs, *messages) : render_template(inputs, *messages);
+}
+
+Result<ChatPrompt> ChatTemplate::render_template(const ChatTemplateInputs& inputs,
+                                                 const Json& messages) const {
+  const bool untrusted = !inputs.trust_request_text;
+  Dict variables;
+  for (const auto& [name, token] : special_tokens_) variables.set(Value(name), Value(token));
   for (const auto& [name, value] : inputs.kwargs.items()) {
     variables.set(Value(name), Value::from_json(value, untrusted));
   }
+  // The switch of reasoning has two names; templates know one or the other.
+  for (const auto& [from, to] :
+       {std::pair("enable_thinking", "thinking"), std::pair("thinking", "enable_thinking")}) {
+    if (inputs.kwargs.contains(from) && inputs.kwargs[from].is_boolean() &&
+        !inputs.kwargs.contains(to)) {
+      variables.set(Value(to), Value(inputs.kwargs[from].get<bool>()));
+    }
+  }
   // After the kwargs, which cannot replace the conversation.
-  variables.set(Value("messages"), messages_value(*messages, untrusted));
+  variables.set(Value("messages"), messages_value(messages, untrusted));
   variables.set(Value("add_generation_prompt"), Value(inputs.add_generation_prompt));
   // As in Hugging Face, both are there and none when the request has none.
   variables.set(Value("tools"), Value::from_json(inputs.tools, untrusted));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "text/tiny_tokenizer.h"
 
@@ -43,8 +44,12 @@ ChatTemplateInputs inputs_of(const Json& variables) {
   return inputs;
 }
 
+// BATON_CONVERSATIONS names another file of tools/oracle/make_chat_templates.py, to check
+// published templates with.
 TEST(ChatTemplate, RendersConversationsAsThePythonReference) {
-  const auto file = read_json_file("testdata/chat_templates/conversations.json");
+  const char* other = std::getenv("BATON_CONVERSATIONS");
+  const auto file =
+      read_json_file(other != nullptr ? other : "testdata/chat_templates/conversations.json");
   ASSERT_TRUE(file) << file.error().message;
   const std::time_t now = at((*file)["now"].get<std::string>());
   size_t compared = 0;
@@ -69,7 +74,7 @@ TEST(ChatTemplate, RendersConversationsAsThePythonReference) {
           << name << ", " << golden["name"];
     }
   }
-  EXPECT_GE(compared, 300U);
+  EXPECT_GE(compared, other != nullptr ? 1U : 360U);
 }
 
 TEST(ChatTemplate, ToolCallArgumentsMayBeJsonInAString) {
@@ -92,6 +97,41 @@ TEST(ChatTemplate, ToolCallArgumentsMayBeJsonInAString) {
       EXPECT_EQ(prompt->text, golden["expected"].get<std::string>());
     }
   }
+}
+
+// Some published templates join arguments to text, which fails for an object (DeepSeek-V3, V3.1),
+// and look for calls only where the content is none (DeepSeek-R1).
+TEST(ChatTemplate, CallsHaveTheFormThatTheTemplateWants) {
+  const std::string calls =
+      "{% for c in m.tool_calls or [] %}({{ c.function.name + c.function.arguments }}){% endfor %}";
+  const std::string text_of_calls =
+      "{% for m in messages %}{{ m.content }}" + calls + "{% endfor %}";
+  const std::string where_none = "{% for m in messages %}{% if m.content is none %}" + calls +
+                                 "{% else %}{{ m.content }}{% endif %}{% endfor %}";
+  ChatTemplateInputs inputs;
+  inputs.messages = Json::parse(R"([{"role": "assistant", "content": "", "tool_calls": [
+      {"type": "function", "function": {"name": "f", "arguments": "{ \"b\":2}"}},
+      {"type": "function", "function": {"name": "g", "arguments": {"a": "é", "l": [1, 2.0]}}},
+      {"type": "function", "function": {"name": "h", "arguments": ""}}]}])");
+  for (const std::string& source : {text_of_calls, where_none}) {
+    const auto chat_template = from_text(source);
+    ASSERT_TRUE(chat_template);
+    const auto prompt = chat_template->render(inputs);
+    ASSERT_TRUE(prompt) << prompt.error().message;
+    EXPECT_EQ(prompt->text, R"((f{ "b":2})(g{"a": "é", "l": [1, 2.0]})(h{}))");
+  }
+}
+
+TEST(ChatTemplate, TheSwitchOfReasoningReachesTemplatesUnderBothNames) {
+  const auto chat_template = from_text("{{ thinking }} {{ enable_thinking }}");
+  ASSERT_TRUE(chat_template);
+  ChatTemplateInputs inputs;
+  inputs.kwargs = {{"enable_thinking", true}};
+  EXPECT_EQ(chat_template->render(inputs)->text, "True True");
+  inputs.kwargs = {{"thinking", false}};
+  EXPECT_EQ(chat_template->render(inputs)->text, "False False");
+  inputs.kwargs = {{"thinking", false}, {"enable_thinking", true}};
+  EXPECT_EQ(chat_template->render(inputs)->text, "False True");
 }
 
 TEST(ChatTemplate, MalformedMessagesAreNamed) {

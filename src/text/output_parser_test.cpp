@@ -2,85 +2,16 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <string>
 #include <vector>
+
+#include "text/tool_calls/cut_output.h"
 
 namespace baton {
 namespace {
 
-struct Output {
-  std::string reasoning, content;
-  std::vector<std::string> names, arguments;
-  int closed = 0;
-  bool unknown = false;
-};
-
-void join(Output& out, const OutputDelta& delta) {
-  out.reasoning += delta.reasoning;
-  out.content += delta.content;
-  for (const ToolCallDelta& call : delta.tool_calls) {
-    const size_t index = static_cast<size_t>(call.index);
-    if (index >= out.names.size()) {
-      ASSERT_EQ(index, out.names.size()) << "indices must come in order";
-      EXPECT_FALSE(call.name.empty()) << "the first delta of a call names it";
-      out.names.push_back(call.name);
-      out.arguments.emplace_back();
-    } else {
-      EXPECT_TRUE(call.name.empty()) << "the name comes once";
-    }
-    out.arguments[index] += call.arguments;
-  }
-}
-
-Output parse(const std::vector<std::string>& pieces, OutputParserOptions options) {
-  options.tags_are_tokens = false;
-  OutputParser parser(std::move(options));
-  Output out;
-  for (const std::string& piece : pieces) join(out, parser.text(piece));
-  join(out, parser.finish());
-  out.closed = parser.closed_calls();
-  out.unknown = parser.unknown_tool();
-  return out;
-}
-
-bool character_border(const std::string& text, size_t at) {
-  return at >= text.size() || (static_cast<unsigned char>(text[at]) & 0xc0U) != 0x80U;
-}
-
-// Parses `text` whole, then in every fixed chunk size and at every pair of cuts of a short text,
-// and expects the same answer.
-Output parse_all_cuts(const std::string& text, const OutputParserOptions& options) {
-  const Output whole = parse({text}, options);
-  const auto expect_same = [&](const std::vector<std::string>& pieces) {
-    const Output cut = parse(pieces, options);
-    EXPECT_EQ(cut.reasoning, whole.reasoning);
-    EXPECT_EQ(cut.content, whole.content);
-    EXPECT_EQ(cut.names, whole.names);
-    EXPECT_EQ(cut.arguments, whole.arguments);
-    EXPECT_EQ(cut.closed, whole.closed);
-  };
-  for (size_t size = 1; size <= 40; ++size) {
-    std::vector<std::string> pieces;
-    for (size_t at = 0; at < text.size();) {
-      size_t end = at + size;
-      while (!character_border(text, end)) ++end;
-      pieces.push_back(text.substr(at, end - at));
-      at = end;
-    }
-    expect_same(pieces);
-  }
-  for (size_t i = 0; i < std::min<size_t>(text.size(), 200); i += 3) {
-    for (size_t j = i; j < std::min<size_t>(text.size(), 200); j += 5) {
-      if (!character_border(text, i) || !character_border(text, j)) continue;
-      expect_same({text.substr(0, i), text.substr(i, j - i), text.substr(j)});
-    }
-  }
-  return whole;
-}
-
 OutputParserOptions with_tool(const std::string& name, const std::string& schema) {
-  OutputParserOptions options;
+  OutputParserOptions options = options_for("glm47");
   options.tools.emplace_back(name, Json::parse(schema));
   return options;
 }
@@ -188,15 +119,15 @@ TEST(OutputParser, TC16_ParallelCallsHaveTheirOwnIndicesAndNoContentBetween) {
 }
 
 TEST(OutputParser, TC20_TheStartStateIsWhatThePromptSays) {
-  OutputParserOptions inside;
+  OutputParserOptions inside = options_for("glm47");
   inside.begins_in_reasoning = true;
   const Output a = parse_all_cuts("plan</think>It is 20C.", inside);
   EXPECT_EQ(a.reasoning, "plan");
   EXPECT_EQ(a.content, "It is 20C.");
-  const Output b = parse_all_cuts("It is 20C.", {});
+  const Output b = parse_all_cuts("It is 20C.", options_for("glm47"));
   EXPECT_EQ(b.reasoning, "");
   EXPECT_EQ(b.content, "It is 20C.");
-  const Output c = parse_all_cuts("<think>plan</think>It is 20C.", {});
+  const Output c = parse_all_cuts("<think>plan</think>It is 20C.", options_for("glm47"));
   EXPECT_EQ(c.reasoning, "plan");
   EXPECT_EQ(c.content, "It is 20C.");
 }
@@ -209,7 +140,7 @@ TEST(OutputParser, TC21_ACallInsideReasoningIsNotACall) {
   const Output called =
       parse_all_cuts("<think>...</think><tool_call>x</tool_call>", with_tool("x", "{}"));
   EXPECT_EQ(called.names, std::vector<std::string>{"x"});
-  const Output open = parse_all_cuts("<think>call x", {});
+  const Output open = parse_all_cuts("<think>call x", options_for("glm47"));
   EXPECT_EQ(open.reasoning, "call x");
   EXPECT_EQ(open.content, "");
 }
@@ -224,33 +155,57 @@ TEST(OutputParser, TC26_AnUnknownToolIsPassedOnAndMarked) {
 }
 
 TEST(OutputParser, TagsWrittenAsOrdinaryTokensAreText) {
-  OutputParser parser({});
+  OutputParserOptions options = options_for("glm47");
+  for (OutputTag tag = 0; tag < options.tags.texts.size(); ++tag) {
+    options.tags.tokens[static_cast<int32_t>(tag)] = tag;
+  }
+  OutputParser parser(options);
   EXPECT_EQ(parser.text("the tag <tool_call> means").content, "the tag <tool_call> means");
-  EXPECT_TRUE(parser.tag(OutputTag::kCallOpen).empty());
+  EXPECT_TRUE(parser.tag(kFirstCallTag).empty());
   EXPECT_TRUE(parser.text("now").empty());
-  const OutputDelta delta = parser.tag(OutputTag::kCallClose);
+  const OutputDelta delta = parser.tag(kFirstCallTag + 1);
   ASSERT_EQ(delta.tool_calls.size(), 1U);
   EXPECT_EQ(delta.tool_calls[0].name, "now");
 }
 
 TEST(OutputParser, WithoutToolsTagsStayInTheContent) {
-  OutputParserOptions options;
-  options.tool_calls = false;
+  OutputParserOptions options = options_for("glm47");
+  options.calls = nullptr;
   const std::string text = "a <tool_call>f<arg_key>k</arg_key></tool_call> b";
   EXPECT_EQ(parse_all_cuts(text, options).content, text);
 }
 
-TEST(OutputParser, StrayTagsNeverCrash) {
-  for (const std::string text : {"</tool_call></arg_value></arg_key></think>x",
-                                 "<tool_call><tool_call>f</tool_call>",
-                                 "<tool_call>f</arg_value><arg_value>1</tool_call>",
+TEST(OutputParser, WhatIsNoCallIsContent) {
+  const auto content = [](const std::string& text) {
+    return parse_all_cuts(text, with_tool("f", "{}")).content;
+  };
+  for (const std::string text : {"</tool_call></arg_value></arg_key>x",
                                  "<tool_call></tool_call>",
-                                 "<tool_call>f<arg_key><arg_key>a</arg_key></arg_key></tool_call>",
+                                 "<tool_call> </tool_call>",
+                                 "<tool_call>cut_off_in_its_na",
+                                 "<tool_call>",
+                                 "a < b, <tool_",
                                  "<",
-                                 "</",
-                                 "<tool_"}) {
-    parse_all_cuts(text, with_tool("f", "{}"));
+                                 "</"}) {
+    EXPECT_EQ(content(text), text);
   }
+  EXPECT_EQ(content("<tool_call><tool_call>f</tool_call>"), "<tool_call>");
+  EXPECT_EQ(content("<tool_call>f<arg_key>a</arg_key></tool_call>"), "<arg_key>a</arg_key>");
+  EXPECT_EQ(content("<tool_call>f<arg_key>a<arg_key>b</arg_key><arg_value>1</arg_value>stray"
+                    "</tool_call>"),
+            "<arg_key>astray");
+  EXPECT_EQ(content("<tool_call>f<arg_key>cut"), "<arg_key>cut");
+}
+
+TEST(OutputParser, WhitespaceAroundCallsIsNoContent) {
+  const std::string call = "<tool_call>f</tool_call>";
+  const auto content = [](const std::string& text) {
+    return parse_all_cuts(text, with_tool("f", "{}")).content;
+  };
+  EXPECT_EQ(content("<think>t</think>\n\n" + call + "\n" + call + "\n"), "");
+  EXPECT_EQ(content("said \n" + call), "said \n");  // this format has no separator
+  EXPECT_EQ(content(call + "\n\nand \n"), "\n\nand \n");
+  EXPECT_EQ(content(" \n "), " \n ");
 }
 
 }  // namespace

@@ -1,24 +1,32 @@
 #include "text/output_tags.h"
 
+#include <algorithm>
+
 namespace baton {
-namespace {
 
-// The tag that `text` begins with.
-std::optional<OutputTag> tag_at(std::string_view text) {
-  for (size_t i = 0; i < kOutputTagCount; ++i) {
-    if (text.starts_with(kOutputTagTexts[i])) return static_cast<OutputTag>(i);
-  }
-  return std::nullopt;
+bool OutputTags::is_token(OutputTag tag) const {
+  return std::any_of(
+      tokens.begin(), tokens.end(), [tag](const auto& entry) { return entry.second == tag; });
 }
 
-bool could_become_tag(std::string_view text) {
-  for (const std::string_view tag : kOutputTagTexts) {
-    if (tag.size() > text.size() && tag.starts_with(text)) return true;
+TagScanner::TagScanner(const OutputTags& tags) {
+  for (OutputTag tag = 0; tag < tags.texts.size(); ++tag) {
+    if (!tags.is_token(tag)) searched_.push_back({tag, tags.texts[tag]});
   }
-  return false;
 }
 
-}  // namespace
+const TagScanner::Searched* TagScanner::tag_at(std::string_view text) const {
+  const auto found = std::find_if(searched_.begin(), searched_.end(), [text](const Searched& tag) {
+    return text.starts_with(tag.text);
+  });
+  return found == searched_.end() ? nullptr : &*found;
+}
+
+bool TagScanner::could_become_tag(std::string_view text) const {
+  return std::any_of(searched_.begin(), searched_.end(), [text](const Searched& tag) {
+    return tag.text.size() > text.size() && tag.text.starts_with(text);
+  });
+}
 
 void TagScanner::push(std::string_view text, const OnText& on_text, const OnTag& on_tag) {
   held_.append(text);
@@ -27,10 +35,10 @@ void TagScanner::push(std::string_view text, const OnText& on_text, const OnTag&
   const std::string_view all = held_;
   while ((at = all.find('<', at)) != std::string_view::npos) {
     const std::string_view rest = all.substr(at);
-    if (const std::optional<OutputTag> tag = tag_at(rest)) {
+    if (const Searched* found = tag_at(rest)) {
       if (at > begin) on_text(all.substr(begin, at - begin));
-      on_tag(*tag);
-      at += tag_text(*tag).size();
+      on_tag(found->tag);
+      at += found->text.size();
       begin = at;
     } else if (could_become_tag(rest)) {
       break;

@@ -1,44 +1,31 @@
-// The tags by which GLM-style models structure what they write: reasoning and tool calls
-// (models.md F.1, F.4). Most tokenizers have each tag as one token; then only that token is the
-// tag, and the same characters written as ordinary tokens are text. TagScanner finds tags in
-// text for tokenizers that lack them.
+// The tags by which a model structures what it writes: reasoning, and the calls of its format
+// (models.md F). Where the vocabulary has a tag as one token, only that token is the tag, and the
+// same characters written as ordinary tokens are text. TagScanner finds the other tags in text.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace baton {
 
-enum class OutputTag : uint8_t {
-  kThinkOpen,
-  kThinkClose,
-  kCallOpen,
-  kCallClose,
-  kKeyOpen,
-  kKeyClose,
-  kValueOpen,
-  kValueClose,
-};
+using OutputTag = size_t;  // index into OutputTags::texts
 
-constexpr size_t kOutputTagCount = 8;
-constexpr std::array<std::string_view, kOutputTagCount> kOutputTagTexts{
-    "<think>",
-    "</think>",
-    "<tool_call>",
-    "</tool_call>",
-    "<arg_key>",
-    "</arg_key>",
-    "<arg_value>",
-    "</arg_value>",
-};
+inline constexpr OutputTag kThinkOpen = 0;
+inline constexpr OutputTag kThinkClose = 1;
+inline constexpr OutputTag kFirstCallTag = 2;  // the tags of the call format, in its order
 
-constexpr std::string_view tag_text(OutputTag tag) {
-  return kOutputTagTexts[static_cast<size_t>(tag)];
-}
+// The tags of a model. Every text begins with '<' and is valid UTF-8.
+struct OutputTags {
+  std::vector<std::string_view> texts = {"<think>", "</think>"};
+  std::map<int32_t, OutputTag> tokens;   // the tags that are tokens
+  std::map<int32_t, std::string> parts;  // special tokens inside a tag (DSML): text all the same
+
+  bool is_token(OutputTag tag) const;
+};
 
 // Splits text that comes in arbitrary pieces into text and tags, in order. Holds back only a
 // suffix that could be the beginning of a tag; whole characters, since tags begin with '<'.
@@ -47,10 +34,22 @@ class TagScanner {
   using OnText = std::function<void(std::string_view)>;
   using OnTag = std::function<void(OutputTag)>;
 
+  // Looks for the tags that are no tokens.
+  explicit TagScanner(const OutputTags& tags);
+
   void push(std::string_view text, const OnText& on_text, const OnTag& on_tag);
   void finish(const OnText& on_text);
 
  private:
+  struct Searched {
+    OutputTag tag;
+    std::string_view text;
+  };
+
+  const Searched* tag_at(std::string_view text) const;
+  bool could_become_tag(std::string_view text) const;
+
+  std::vector<Searched> searched_;
   std::string held_;
 };
 

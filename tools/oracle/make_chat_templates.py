@@ -2,6 +2,10 @@
 """Makes testdata/chat_templates: our own templates, their inputs and what Python renders.
 
     python3 tools/oracle/make_chat_templates.py [--out testdata]
+    python3 tools/oracle/make_chat_templates.py --check DIR --out FILE
+
+The second form renders the conversations through every DIR/*.jinja instead, to compare a published template with:
+BATON_CONVERSATIONS=FILE build/release/src/text/text_test --gtest_filter='*AsThePythonReference'.
 
 The environment is the one transformers compiles chat templates in (sandbox, trim_blocks, lstrip_blocks, loop
 controls, generation tag, tojson as json.dumps); strftime_now is frozen so that results do not age.
@@ -117,6 +121,36 @@ def special_conversations():
     return out
 
 
+def call_forms(variables):
+    """The conversation as a template may want an assistant's calls, in the order in which Baton tries."""
+    for as_text, null_content in ((False, False), (True, False), (False, True), (True, True)):
+        formed = copy.deepcopy(variables)
+        for message in formed["messages"]:
+            calls = message.get("tool_calls") or []
+            for call in calls if as_text else []:
+                call["function"]["arguments"] = json.dumps(call["function"]["arguments"], ensure_ascii=False)
+            if null_content and calls and not message["content"]:
+                message["content"] = None
+        for name, other in (("enable_thinking", "thinking"), ("thinking", "enable_thinking")):
+            if name in formed:
+                formed.setdefault(other, formed[name])
+        formed.setdefault("tools", None)  # as transformers passes it
+        yield formed
+
+
+def form_of(template):
+    """Which of call_forms shows a call: its index."""
+    call = {"id": "call00001", "type": "function", "function": {"name": "some_function", "arguments": {"key": "some value"}}}
+    probe = {"messages": [{"role": "user", "content": "question"}, {"role": "assistant", "content": "", "tool_calls": [call]},
+                          {"role": "tool", "tool_call_id": "call00001", "name": "some_function", "content": "result"}],
+             "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}],
+             "add_generation_prompt": True, "bos_token": ""}
+    shown = [index for index, formed in enumerate(call_forms(probe))
+             for kind, text in [render(template, formed)]
+             if kind == "expected" and "some_function" in text and "some value" in text]
+    return shown[0] if shown else 0
+
+
 def line(value):
     return json.dumps(value, ensure_ascii=False)
 
@@ -132,9 +166,10 @@ def write_group(path, about, snippets, variables):
 
 def write_families(path, about, templates, chats):
     """Every conversation through every template: {"name", "variables", "rendered": {family: {"expected" | "error"}}}."""
+    forms = {family: form_of(template) for family, template in templates.items()}
     rows = [line({"name": name, "variables": variables, "rendered": {
-        family: dict([render(template, variables)]) for family, template in templates.items()}})
-        for name, variables in chats]
+        family: dict([render(template, list(call_forms(variables))[forms[family]])])
+        for family, template in templates.items()}}) for name, variables in chats]
     with open(path, "w", encoding="utf-8") as file:
         file.write(f'{{"about": {line(about)},\n"now": "{NOW.isoformat()}",\n"templates": {line(templates)},\n"cases": [\n')
         file.write(",\n".join(rows) + "]}\n")
@@ -164,7 +199,16 @@ def write_tool_arguments(path, about, template):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default=os.path.join(HERE, "..", "..", "testdata"))
+    parser.add_argument("--check", metavar="DIR")
     options = parser.parse_args()
+    if options.check:
+        templates = {}
+        for name in sorted(os.listdir(options.check)):
+            if name.endswith(".jinja"):
+                with open(os.path.join(options.check, name), encoding="utf-8") as file:
+                    templates[name.removesuffix(".jinja")] = file.read()
+        print(write_families(options.out, "", templates, special_conversations() + conversations()), "cases")
+        return
     folder = os.path.join(options.out, "chat_templates")
     os.makedirs(folder, exist_ok=True)
     about = (f"made by tools/oracle/make_chat_templates.py with jinja2 {jinja2.__version__} in the environment of "
@@ -173,7 +217,7 @@ def main():
     total = sum(write_group(os.path.join(folder, f"{group}.json"), about, snippets, snippets[0][1])
                 for group, snippets in GROUPS.items())
     templates = {}
-    for name in ("tiny", "multiline", "turns", "im", "parameters"):
+    for name in ("tiny", "multiline", "turns", "im", "parameters", "text_calls"):
         with open(os.path.join(HERE, "templates", f"{name}.jinja"), encoding="utf-8") as file:
             templates[name] = file.read()
     total += write_families(os.path.join(folder, "conversations.json"), about, templates,

@@ -6,6 +6,7 @@
 #include "server/openai/chat_messages.h"
 #include "server/openai/chat_writer.h"
 #include "server/openai/request_options.h"
+#include "text/output_choice.h"
 
 namespace baton {
 namespace {
@@ -75,7 +76,7 @@ ToolWishes read_tool_wishes(Fields& fields,
 void warn_of_tools(const ServedModel& model,
                    const Conversation& prompt,
                    std::vector<std::string>& warnings) {
-  if (!model.parse_tool_calls) {
+  if (model.tool_calls == nullptr) {
     warnings.emplace_back("tools: no format of tool calls is known; a call stays in the content");
   }
   const bool strict = std::any_of(prompt.tools.begin(), prompt.tools.end(), [](const Json& tool) {
@@ -90,16 +91,10 @@ OutputParserOptions parser_options(const ServedModel& model,
                                    bool tool_calls) {
   OutputParserOptions options;
   options.reasoning = model.parse_reasoning;
-  options.tool_calls = tool_calls && model.parse_tool_calls;
-  options.tags_are_tokens = !model.tags.empty();
-  // The prompt says whether it left a reasoning block open.
-  for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
-    const auto tag = model.tags.find(*id);
-    if (tag == model.tags.end()) continue;
-    if (tag->second == OutputTag::kThinkOpen) options.begins_in_reasoning = true;
-    if (tag->second == OutputTag::kThinkOpen || tag->second == OutputTag::kThinkClose) break;
-  }
-  if (!options.tool_calls) return options;
+  options.begins_in_reasoning = ends_in_reasoning(*model.tokenizer, model.tags, ids);
+  options.tags = model.tags;
+  if (!tool_calls) return options;
+  options.calls = &model.tool_calls->syntax();
   for (const Json& tool : prompt.tools) {
     const Json& function = tool["function"];
     options.tools.emplace_back(function["name"].get<std::string>(),
@@ -144,9 +139,9 @@ std::optional<ApiError> answer_chat(Service& service,
 
   GenerationPlan plan;
   plan.text = options.text;
-  if (model.parse_reasoning || (tools.parse && model.parse_tool_calls)) {
-    plan.text.parser = parser_options(model, prompt, *ids, tools.parse);
-    plan.text.tags = model.tags;
+  const bool calls = tools.parse && model.tool_calls != nullptr;
+  if (model.parse_reasoning || calls) {
+    plan.text.parser = parser_options(model, prompt, *ids, calls);
     plan.text.one_call = tools.one_call;
   }
   plan.cache_salt = options.cache_salt;

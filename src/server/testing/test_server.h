@@ -13,6 +13,7 @@
 #include "server/service.h"
 #include "server/testing/fake_engine.h"
 #include "server/testing/http_client.h"
+#include "text/output_choice.h"
 #include "text/tiny_tokenizer.h"
 
 namespace baton {
@@ -139,11 +140,8 @@ class TestServer {
     model.max_model_len = 512;
     model.vocab_size = 1020;
     model.parse_reasoning = true;
-    model.parse_tool_calls = true;
-    for (size_t i = 0; i < kOutputTagCount; ++i) {
-      const auto id = tokenizer_->token_id(kOutputTagTexts[i]);
-      if (id) model.tags[*id] = static_cast<OutputTag>(i);
-    }
+    model.tool_calls = find_tool_call_format("glm47");
+    model.tags = output_tags_of(*tokenizer_, model.tool_calls);
     service_->set_ready(std::move(model));
   }
 
