@@ -57,7 +57,7 @@ Status prepare_message(Json& message, const std::string& where, CallForm form) {
   if (calls == message.end() || calls->is_null()) return {};
   if (!calls->is_array()) return invalid_argument(where + ".tool_calls: expected a list");
   for (size_t i = 0; i < calls->size(); ++i) {
-    const Status status = prepare_arguments(
+    Status status = prepare_arguments(
         (*calls)[i], where + ".tool_calls[" + std::to_string(i) + "]", form.arguments_as_text);
     if (!status) return status;
   }
@@ -72,7 +72,7 @@ Status prepare_message(Json& message, const std::string& where, CallForm form) {
 Result<Json> prepare_messages(Json messages, CallForm form) {
   if (!messages.is_array()) return invalid_argument("messages: expected a list");
   for (size_t i = 0; i < messages.size(); ++i) {
-    const Status status = prepare_message(messages[i], "messages[" + std::to_string(i) + "]", form);
+    Status status = prepare_message(messages[i], "messages[" + std::to_string(i) + "]", form);
     if (!status) return status.error();
   }
   return messages;

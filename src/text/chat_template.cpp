@@ -112,8 +112,9 @@ Status ChatTemplate::read_named_templates(const Json& list, const std::string& w
       return invalid_argument(where + ": chat_template: expected objects of name and template");
     }
     const auto name = entry["name"].get<std::string>();
-    const Status status = add_template(
-        name, entry["template"].get_ref<const std::string&>(), where + " '" + name + "'");
+    std::string place = where;
+    place.append(" '").append(name).append("'");
+    Status status = add_template(name, entry["template"].get_ref<const std::string&>(), place);
     if (!status) return status;
   }
   if (templates_.empty() || templates_.contains(kDefault)) return {};
