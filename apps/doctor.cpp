@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 
+#include "layered_options.h"
 #include "model_verbs.h"
 
 namespace baton {
@@ -18,18 +19,16 @@ int run_doctor(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return error.get_exit_code() == 0 ? app.exit(error)
+                                      : fail_with(std::string("doctor: ") + error.what());
   }
   const Result<DoctorReport> report = examine_model(folder);
-  if (!report) {
-    std::fprintf(stderr, "baton doctor: %s\n", report.error().message.c_str());
-    return 2;
-  }
+  if (!report) return fail_with(report.error().message);
   const std::string text =
       json ? doctor_json(*report).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
            : doctor_text(*report);
   std::fputs(text.c_str(), stdout);
-  return report->problem ? 1 : 0;
+  return report->problem ? fail_with(*report->problem) : 0;
 }
 
 }  // namespace baton

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 
+#include "layered_options.h"
 #include "model_verbs.h"
 
 namespace baton {
@@ -24,16 +25,14 @@ int run_inspect(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return error.get_exit_code() == 0 ? app.exit(error)
+                                      : fail_with(std::string("inspect: ") + error.what());
   }
   const Result<KvCacheDtype> dtype = parse_kv_cache_dtype(kv);
   if (dtype) options.kv_cache_dtype = *dtype;
   const Result<InspectReport> report =
       dtype ? inspect_model(folder, options) : Result<InspectReport>(dtype.error());
-  if (!report) {
-    std::fprintf(stderr, "baton inspect: %s\n", report.error().message.c_str());
-    return 2;
-  }
+  if (!report) return fail_with(report.error().message);
   const std::string text =
       json ? inspect_json(*report).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
            : inspect_text(*report);

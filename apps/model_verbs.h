@@ -1,5 +1,5 @@
 // The verbs that look at a model folder without running it. argv[0] is the verb's name; they
-// return the exit code: 0, 1 for a folder that would not load, 2 for input that can never work.
+// return the exit code: 0, or 2 for a folder that would not load and for other bad input.
 #pragma once
 
 namespace baton {

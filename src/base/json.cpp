@@ -1,16 +1,21 @@
 #include "base/json.h"
 
+#include <unistd.h>
+
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
+
 namespace baton {
 namespace {
+
+// Far above any configuration, tokenizer or index of shards.
+constexpr int64_t kMaxTextFileBytes = int64_t{128} << 20U;
 
 // Builds a value from the parser's events. The library's own way looks up every key among all
 // keys before it: a body of 100,000 different names would hold a thread for minutes.
@@ -52,7 +57,7 @@ class Builder final : public nlohmann::json_sax<Json> {
 
   static Json& member(Open& object, std::string&& name) {
     auto& members = object.value->get_ref<Json::object_t&>();
-    if (members.size() < kLargeObject) return members[std::move(name)];
+    if (members.size() < kLargeObject) return members[name];
     if (object.places.empty()) {
       for (size_t i = 0; i < members.size(); ++i) object.places.emplace(members.data()[i].first, i);
     }
@@ -111,21 +116,23 @@ Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimit
 }
 
 Result<std::string> read_file(const std::string& path) {
-  std::error_code code;
-  if (std::filesystem::is_directory(path, code)) {
-    return invalid_argument(path + ": expected a file, got a folder");
+  const Result<OpenFile> file = OpenFile::open(path);
+  if (!file) return file.error();
+  if (file->bytes() > kMaxTextFileBytes) {
+    return invalid_argument(path + ": expected at most " + std::to_string(kMaxTextFileBytes) +
+                            " bytes, got " + std::to_string(file->bytes()));
   }
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    const int error = errno;
-    const std::string message = path + ": cannot open: " + std::strerror(error);
-    return error == ENOENT ? not_found(message) : invalid_argument(message);
+  std::string text(static_cast<size_t>(file->bytes()), '\0');
+  size_t at = 0;
+  while (at < text.size()) {
+    const ssize_t got = ::read(file->descriptor(), text.data() + at, text.size() - at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return invalid_argument(path + ": cannot read: " + std::strerror(errno));
+    if (got == 0) break;  // became shorter since
+    at += static_cast<size_t>(got);
   }
-  std::ostringstream out;
-  out << in.rdbuf();
-  if (in.bad()) return invalid_argument(path + ": cannot read");
-  return std::move(out).str();
+  text.resize(at);
+  return text;
 }
 
 Result<Json> read_json_file(const std::string& path) {

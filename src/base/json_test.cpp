@@ -89,10 +89,5 @@ TEST(DumpJson, ReplacesInvalidUtf8) {
   EXPECT_NO_THROW(dump_json(Json(std::string("a\xff"))));
 }
 
-TEST(ReadFile, SaysWhichPathIsMissingOrAFolder) {
-  EXPECT_EQ(read_file("no/such/file").error().code, ErrorCode::kNotFound);
-  EXPECT_EQ(read_file("/tmp").error().code, ErrorCode::kInvalidArgument);
-}
-
 }  // namespace
 }  // namespace baton

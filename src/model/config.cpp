@@ -411,10 +411,20 @@ void check_sizes(const ModelConfig& c, ConfigLedger& ledger) {
                   std::to_string(widest) + " rows and columns, more than any machine holds");
 }
 
+void check_stop_tokens(const ModelConfig& c, ConfigLedger& ledger) {
+  for (const int32_t id : c.eos_token_ids) {
+    if (id < c.vocab_size) continue;
+    ledger.fail(ErrorCode::kInvalidArgument,
+                "key 'eos_token_id' here or in generation_config.json: expected tokens below "
+                "vocab_size, " +
+                    std::to_string(c.vocab_size) + ", got " + std::to_string(id));
+  }
+}
+
 Result<Json> read_optional_json(const std::string& path) {
-  std::error_code code;
-  if (!std::filesystem::exists(path, code)) return Json();
-  return read_json_file(path);
+  Result<Json> json = read_json_file(path);
+  if (!json && json.error().code == ErrorCode::kNotFound) return Json();
+  return json;
 }
 
 }  // namespace
@@ -456,6 +466,7 @@ Result<ModelConfig> read_model_config(const std::string& folder) {
   const Status generation =
       read_generation((base / "generation_config.json").string(), reader, config);
   if (!generation) return generation.error();
+  check_stop_tokens(config, ledger);
   if (ledger.error()) return *ledger.error();
   for (const IrrelevantKey& entry : kIrrelevant) {
     mark_irrelevant(reader, entry.key, std::string(entry.reason));

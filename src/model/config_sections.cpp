@@ -399,10 +399,9 @@ Status read_generation(const std::string& path, const ConfigReader& reader, Mode
   add_eos(reader, later);
   set_token(reader, "bos_token_id", config.bos_token_id);
   set_token(reader, "pad_token_id", config.pad_token_id);
-  std::error_code code;
-  if (std::filesystem::exists(path, code)) {
-    const Result<Json> json = read_json_file(path);
-    if (!json) return json.error();
+  const Result<Json> json = read_json_file(path);
+  if (!json && json.error().code != ErrorCode::kNotFound) return json.error();
+  if (json) {
     if (!json->is_object()) return invalid_argument(path + ": expected a JSON object");
     ConfigLedger ledger(path, *json);
     const ConfigReader generation(*json, ledger);
@@ -410,7 +409,7 @@ Status read_generation(const std::string& path, const ConfigReader& reader, Mode
     set_token(generation, "bos_token_id", config.bos_token_id);
     set_token(generation, "pad_token_id", config.pad_token_id);
     set_number(generation, "temperature", 0.0, 100.0, config.temperature);
-    set_number(generation, "top_p", 0.0, 1.0, config.top_p);
+    set_number(generation, "top_p", 1e-6, 1.0, config.top_p);
     set_number(generation, "min_p", 0.0, 1.0, config.min_p);
     set_number(generation, "repetition_penalty", 1e-6, 1e6, config.repetition_penalty);
     if (generation.has("top_k")) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <random>
 
 #include "model/testing/checkpoint_editor.h"
@@ -478,6 +479,30 @@ TEST(Config, FoldersAndFilesThatAreNotThereOrNotJsonAreNamed) {
               HasSubstr("expected a JSON object"));
   write_text(folder / "config.json", "");
   EXPECT_FALSE(read_model_config(folder.path()));
+}
+
+TEST(Config, StopTokensOutsideTheVocabularyAreRefused) {
+  Json json = config_of("qwen3");
+  json["eos_token_id"] = {1, json["vocab_size"]};
+  EXPECT_THAT(error_of(json), HasSubstr("'eos_token_id' here or in generation_config.json"));
+  const TempFolder folder;
+  write_text(folder / "config.json", dump_json(config_of("qwen3")));
+  write_text(folder / "generation_config.json", R"({"eos_token_id": 2147483647})");
+  EXPECT_THAT(read_model_config(folder.path()).error().message, HasSubstr("got 2147483647"));
+}
+
+// A file that is there but cannot be read is not a file that is absent.
+TEST(Config, OptionalFilesThatCannotBeReadAreNamed) {
+  for (const char* name : {"generation_config.json", "hf_quant_config.json"}) {
+    for (const char* target : {"gone", name, "/dev/zero"}) {
+      const TempFolder folder;
+      write_text(folder / "config.json", dump_json(config_of("qwen3")));
+      std::filesystem::create_symlink(target, folder / name);
+      const Result<ModelConfig> config = read_model_config(folder.path());
+      ASSERT_FALSE(config) << name << " -> " << target;
+      EXPECT_THAT(config.error().message, HasSubstr(name));
+    }
+  }
 }
 
 // Whatever a config says, reading it ends in a config or in one line.

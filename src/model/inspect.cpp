@@ -164,6 +164,10 @@ Result<InspectReport> inspect_model(const std::string& folder, const InspectOpti
                             std::to_string(config->max_position_embeddings) + ", got " +
                             std::to_string(report.context_tokens));
   }
+  if (options.context_tokens < 0) {
+    return invalid_argument("context: expected 0 (the model's own) or more, got " +
+                            std::to_string(options.context_tokens));
+  }
   if (report.concurrency < 1 || report.concurrency > 65536 || report.batched_tokens < 1 ||
       report.batched_tokens > (1 << 24)) {
     return invalid_argument("concurrency and batched tokens: expected 1..65536 and 1..16777216");
@@ -188,6 +192,13 @@ Result<InspectReport> inspect_model(const std::string& folder, const InspectOpti
   report.kv = kv_sizes(*config);
   const BlockLayout& layout = planned.model->block_layout();
   const int64_t blocks = (report.context_tokens + kBlockTokens - 1) / kBlockTokens;
+  constexpr double kAddressable = 4e18;
+  if (static_cast<double>(blocks * report.concurrency) * static_cast<double>(layout.stride_bytes) >
+      kAddressable) {
+    return invalid_argument("concurrency: " + std::to_string(report.concurrency) +
+                            " sequences of " + std::to_string(report.context_tokens) +
+                            " tokens need more bytes than can be addressed");
+  }
   report.kv_bytes = blocks * report.concurrency * layout.stride_bytes;
   report.kv_format = row_format_name(*config, *formats);
   const Result<int64_t> scratch = scratch_bytes(*planned.model, report);

@@ -2,11 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
 
 #include "base/log.h"
+#include "model/doctor.h"
+#include "model/inspect.h"
 #include "model/testing/checkpoint_editor.h"
 #include "model/testing/model_harness.h"
 
@@ -16,6 +19,7 @@ namespace {
 using ::testing::AllOf;
 using testing::CheckpointEditor;
 using ::testing::Contains;
+using testing::EditedTensor;
 using testing::f32_tensor;
 using ::testing::HasSubstr;
 using testing::ModelHarness;
@@ -339,6 +343,88 @@ TEST(Load, MemoryStaysNearTheWeightsAndSourcePagesAreGivenBack) {
     EXPECT_LT(static_cast<double>(memory_line("RssFile") - mapped),
               0.15 * static_cast<double>(stored))
         << dtype;
+  }
+}
+
+// The tensors of `editor` in one file, behind a hole of `hole` bytes that is a tensor of its own.
+void write_behind_a_hole(const CheckpointEditor& editor, const std::string& folder, int64_t hole) {
+  testing::write_text(folder + "/config.json", dump_json(editor.config));
+  const std::string file = testing::safetensors_bytes(editor.tensors);
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), sizeof length);
+  auto header = nlohmann::json::parse(file.substr(8, length));
+  header.erase("__metadata__");
+  for (auto& [name, tensor] : header.items()) {
+    for (auto& offset : tensor["data_offsets"]) offset = offset.get<int64_t>() + hole;
+  }
+  header["a.hole"] = {{"dtype", "I8"}, {"shape", {hole}}, {"data_offsets", {0, hole}}};
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const std::string path = folder + "/model.safetensors";
+  testing::write_text(path, testing::with_header(text, ""));
+  const auto at = static_cast<std::streamoff>(8 + text.size()) + hole;
+  std::filesystem::resize_file(path, static_cast<uintmax_t>(at));
+  std::ofstream out(path, std::ios::binary | std::ios::in);
+  out.seekp(at);
+  out.write(file.data() + 8 + length, static_cast<std::streamsize>(file.size() - 8 - length));
+}
+
+// ML-14: offsets beyond 31 and 32 bits. The hole takes no disk space and is never read.
+TEST(Load, WeightsBehindGigabytesOfTheirFileAreFound) {
+  const CheckpointEditor editor = CheckpointEditor::read(kList);
+  const auto logits = logits_of(editor, exact());
+  for (const int64_t hole : {(int64_t{1} << 31U) + 8, (int64_t{5} << 30U) + 4}) {
+    const TempFolder folder;
+    write_behind_a_hole(editor, folder.path(), hole);
+    EXPECT_EQ(logits_of(folder.path(), exact()), logits);
+    const auto doctor = examine_model(folder.path());
+    ASSERT_TRUE(doctor && !doctor->problem);
+    EXPECT_THAT(doctor->weights.unconsumed, ::testing::ElementsAre("a.hole"));
+    const auto inspected = inspect_model(folder.path(), {});
+    ASSERT_TRUE(inspected) << inspected.error().message;
+    EXPECT_LT(inspected->weights_bytes, 10'000'000);
+    std::filesystem::resize_file(folder / "model.safetensors", static_cast<uintmax_t>(hole));
+    EXPECT_THAT(inspect_model(folder.path(), {}).error().message,
+                AllOf(HasSubstr("model.safetensors"), HasSubstr(std::to_string(hole))));
+  }
+}
+
+// What transformers 5 writes with save_original_format=False.
+TEST(Load, FusedExpertsGiveTheLogitsOfSeparateOnes) {
+  for (const char* name : {"testdata/glm-dsa-list", "testdata/qwen3-moe"}) {
+    CheckpointEditor editor = CheckpointEditor::read(name);
+    const auto separate = logits_of(editor, exact());
+    const auto experts =
+        editor.config.value("n_routed_experts", editor.config.value("num_experts", 0));
+    ASSERT_GT(experts, 1);
+    for (int64_t layer = 0; layer < editor.config["num_hidden_layers"]; ++layer) {
+      const std::string stem = "model.layers." + std::to_string(layer) + ".mlp.experts.";
+      if (!editor.tensors.contains(stem + "0.down_proj.weight")) continue;
+      EditedTensor gate_up, down;
+      for (int e = 0; e < experts; ++e) {
+        for (const char* projection : {"gate_proj", "up_proj", "down_proj"}) {
+          const auto at =
+              editor.tensors.find(stem + std::to_string(e) + "." + projection + ".weight");
+          EditedTensor& fused = projection == std::string("down_proj") ? down : gate_up;
+          const int64_t halves = &fused == &gate_up ? 2 : 1;
+          fused.dtype = at->second.dtype;
+          fused.shape = {experts, halves * at->second.shape[0], at->second.shape[1]};
+          fused.bytes += at->second.bytes;
+          editor.tensors.erase(at);
+        }
+      }
+      editor.tensors[stem + "gate_up_proj"] = gate_up;
+      editor.tensors[stem + "down_proj"] = down;
+    }
+    EXPECT_EQ(logits_of(editor, exact()), separate) << name;
+    const TempFolder folder;
+    editor.write(folder.path(), 2);
+    std::filesystem::remove(folder / "model-00001-of-00002.safetensors");
+    std::filesystem::remove(folder / "model-00002-of-00002.safetensors");
+    const auto doctor = examine_model(folder.path());  // the index alone
+    ASSERT_TRUE(doctor) << doctor.error().message;
+    EXPECT_FALSE(doctor->problem) << *doctor->problem;
+    EXPECT_THAT(doctor->weights.unconsumed, ::testing::IsEmpty());
   }
 }
 

@@ -117,6 +117,13 @@ Result<Rope> make_rope(const RopeConfig& config, int64_t width, int64_t max_posi
     const double mscale = yarn_mscale(config.factor, config.mscale_all_dim);
     rope.score_factor = static_cast<float>(mscale * mscale);
   }
+  const bool finite = std::all_of(
+      rope.inv_freq.begin(), rope.inv_freq.end(), [](float f) { return std::isfinite(f); });
+  if (!finite || !std::isfinite(rope.attention_factor) || !std::isfinite(rope.score_factor)) {
+    return invalid_argument(
+        "config.json: the declared rope scaling gives frequencies or factors that are no finite "
+        "numbers");
+  }
   return rope;
 }
 

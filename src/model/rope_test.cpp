@@ -158,5 +158,17 @@ TEST(Rope, LongropeUsesItsLongFactorsForModelsLongerThanTheOriginalAndChecksThei
               ::testing::HasSubstr("'long_factor': expected 4 numbers, got 3"));
 }
 
+TEST(Rope, ScalingThatGivesNoFiniteNumberIsRefused) {
+  RopeConfig config{
+      .type = RopeType::kYarn, .theta = 1.0, .factor = 40.0, .original_max_position = 4096};
+  EXPECT_THAT(make_rope(config, 64, 163840).error().message, ::testing::HasSubstr("no finite"));
+  config = {.type = RopeType::kLongrope,
+            .factor = 32.0,
+            .original_max_position = 1,  // its logarithm is 0
+            .short_factor = {1.0},
+            .long_factor = {1.0}};
+  EXPECT_THAT(make_rope(config, 2, 131072).error().message, ::testing::HasSubstr("no finite"));
+}
+
 }  // namespace
 }  // namespace baton

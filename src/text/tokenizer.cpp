@@ -1,7 +1,6 @@
 #include "text/tokenizer.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "base/json.h"
@@ -78,8 +77,9 @@ class RecentPieces {
 
 // tokenizer_config.json's add_bos_token, the Llama-style way to ask for a prefix.
 Status read_bos_prefix(const std::string& path, TokenizerFile& file) {
-  if (!file.prefix.empty() || !std::filesystem::exists(path)) return {};
+  if (!file.prefix.empty()) return {};
   const Result<Json> config = read_json_file(path);
+  if (!config && config.error().code == ErrorCode::kNotFound) return {};
   if (!config) return config.error();
   if (!config->is_object() || config->value("add_bos_token", Json()) != Json(true)) return {};
   Json bos = config->value("bos_token", Json());

@@ -1,7 +1,6 @@
 #include "text/tokenizer_file.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -13,12 +12,11 @@
 namespace baton {
 namespace {
 
-// Not baton::Json: its ordered objects look keys up one by one, and a vocabulary has 150,000.
-using Node = nlohmann::json;
+using Node = Json;
 using Vocabulary = std::unordered_map<std::string, int32_t>;
 
 // Far above any vocabulary; a larger id is a broken file, not a table to allocate.
-constexpr int64_t kMaxTokens = int64_t{1} << 24U;
+constexpr int64_t kMaxTokens = int64_t{1} << 21U;
 
 // Reading is sticky: the first error is kept, and every later step returns at once.
 class Reader {
@@ -26,10 +24,10 @@ class Reader {
   explicit Reader(std::string path) : path_(std::move(path)) {}
 
   Result<TokenizerFile> read() {
-    const Result<std::string> text = read_file(path_);
-    if (!text) return text.error();
-    const Node root = Node::parse(*text, nullptr, /*allow_exceptions=*/false);
-    if (!root.is_object()) return invalid_argument(path_ + ": not valid JSON, or not an object");
+    const Result<Node> read = read_json_file(path_);
+    if (!read) return read.error();
+    const Node& root = *read;
+    if (!root.is_object()) return invalid_argument(path_ + ": expected an object");
     model(member(root, "model"));
     added_tokens(member(root, "added_tokens"));
     merges(member(member(root, "model"), "merges"));
@@ -54,9 +52,24 @@ class Reader {
     return node.is_string() ? node.get<std::string>() : std::string();
   }
 
-  static bool flag(const Node& node, const char* key) {
+  bool flag(const Node& node, const char* key) {
     const Node& value = member(node, key);
+    if (!value.is_boolean() && !value.is_null()) {
+      fail(invalid_argument(std::string(key) + ": expected true or false, got " + shown(value)));
+    }
     return value.is_boolean() && value.get<bool>();
+  }
+
+  static std::string shown(const Node& node) { return node.dump().substr(0, 40); }
+
+  // A list to walk through; nothing where there is none.
+  const Node& list(const Node& node, const char* where) {
+    static const Node nothing = Node::array();
+    if (node.is_array()) return node;
+    if (!node.is_null()) {
+      fail(invalid_argument(std::string(where) + ": expected a list, got " + shown(node)));
+    }
+    return nothing;
   }
 
   static std::string type_of(const Node& node) { return text(member(node, "type")); }
@@ -69,8 +82,9 @@ class Reader {
 
   // False, with an error, if `id` cannot be a token id.
   bool checked_id(const Node& node, const std::string& where, int32_t& id) {
-    if (!node.is_number_integer() || node.get<int64_t>() < 0 || node.get<int64_t>() >= kMaxTokens) {
-      fail(invalid_argument(where + ": expected a token id, got " + node.dump().substr(0, 40)));
+    if (!node.is_number_integer() || node.get<double>() < 0 || node.get<double>() >= kMaxTokens) {
+      fail(invalid_argument(where + ": expected a token id below " + std::to_string(kMaxTokens) +
+                            ", got " + shown(node)));
       return false;
     }
     id = static_cast<int32_t>(node.get<int64_t>());
@@ -115,18 +129,22 @@ class Reader {
     }
   }
 
-  void added_tokens(const Node& list) {
+  void added_tokens(const Node& tokens) {
     if (error_) return;
-    for (const Node& node : list) {
+    for (const Node& node : list(tokens, "added_tokens")) {
       AddedToken token;
       token.content = text(member(node, "content"));
-      if (token.content.empty()) continue;
+      if (token.content.empty()) {
+        return fail(invalid_argument(
+            "added_tokens: expected an object with a text 'content', got " + shown(node)));
+      }
       if (!checked_id(member(node, "id"), "added_tokens '" + token.content + "'", token.id)) return;
       token.special = flag(node, "special");
       token.normalized = flag(node, "normalized");
       token.lstrip = flag(node, "lstrip");
       token.rstrip = flag(node, "rstrip");
       token.single_word = flag(node, "single_word");
+      if (error_) return;
       put_token(token.id, token.content);
       added_ids_.emplace(token.content, token.id);
       file_.added_tokens.push_back(std::move(token));
@@ -143,31 +161,31 @@ class Reader {
   }
 
   // Entries are "left right" or ["left", "right"]; left + right names the result.
-  void merges(const Node& list) {
+  void merges(const Node& pairs) {
     if (error_) return;
-    if (!list.is_array()) {
+    if (!pairs.is_array()) {
       return fail(
-          invalid_argument("model.merges: expected a list, got " + std::string(list.type_name())));
+          invalid_argument("model.merges: expected a list, got " + std::string(pairs.type_name())));
     }
-    file_.merges.reserve(list.size());
-    for (size_t i = 0; i < list.size(); ++i) {
+    file_.merges.reserve(pairs.size());
+    for (size_t i = 0; i < pairs.size(); ++i) {
       std::string left;
       std::string right;
-      if (list[i].is_string()) {
-        const std::string both = list[i].get<std::string>();
+      if (pairs[i].is_string()) {
+        const std::string both = pairs[i].get<std::string>();
         const size_t space = both.find(' ');
         if (space != std::string::npos) {
           left = both.substr(0, space);
           right = both.substr(space + 1);
         }
-      } else if (list[i].is_array() && list[i].size() == 2) {
-        left = text(list[i][0]);
-        right = text(list[i][1]);
+      } else if (pairs[i].is_array() && pairs[i].size() == 2) {
+        left = text(pairs[i][0]);
+        right = text(pairs[i][1]);
       }
       if (!merge(left, right)) {
         return fail(invalid_argument("model.merges[" + std::to_string(i) +
                                      "]: expected two tokens whose join is in model.vocab, got " +
-                                     list[i].dump().substr(0, 80)));
+                                     pairs[i].dump().substr(0, 80)));
       }
     }
   }
@@ -200,7 +218,7 @@ class Reader {
     if (error_ || node.is_null()) return;
     const std::string type = type_of(node);
     if (type == "Sequence") {
-      for (const Node& step : member(node, "normalizers")) normalizer(step);
+      for (const Node& step : list(member(node, "normalizers"), "normalizers")) normalizer(step);
     } else if (type == "NFC") {
       file_.normal_forms.push_back(NormalForm::kNfc);
     } else if (type == "NFD") {
@@ -219,7 +237,9 @@ class Reader {
     if (error_ || node.is_null()) return;
     const std::string type = type_of(node);
     if (type == "Sequence") {
-      for (const Node& step : member(node, "pretokenizers")) pre_tokenizer(step);
+      for (const Node& step : list(member(node, "pretokenizers"), "pretokenizers")) {
+        pre_tokenizer(step);
+      }
     } else if (type == "Split") {
       split(node);
     } else if (type == "Digits") {
@@ -265,7 +285,7 @@ class Reader {
     if (error_ || node.is_null()) return;
     const std::string type = type_of(node);
     if (type == "Sequence") {
-      for (const Node& step : member(node, "processors")) post_processor(step);
+      for (const Node& step : list(member(node, "processors"), "processors")) post_processor(step);
     } else if (type == "TemplateProcessing") {
       template_processing(node);
     } else if (type != "ByteLevel") {  // ByteLevel only adjusts offsets
@@ -277,7 +297,7 @@ class Reader {
 
   void template_processing(const Node& node) {
     bool after_text = false;
-    for (const Node& part : member(node, "single")) {
+    for (const Node& part : list(member(node, "single"), "post_processor single")) {
       if (!member(part, "Sequence").is_null()) {
         after_text = true;
         continue;
@@ -300,7 +320,7 @@ class Reader {
     if (error_) return;
     const std::string type = type_of(node);
     const Node& steps = member(node, "decoders");
-    const bool only_step = type == "Sequence" && steps.size() == 1;
+    const bool only_step = type == "Sequence" && steps.is_array() && steps.size() == 1;
     if ((only_step ? type_of(steps[0]) : type) != "ByteLevel") {
       fail(unsupported("decoder.type: expected ByteLevel, got '" + type + "'"));
     }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <numeric>
 #include <random>
 
@@ -245,13 +246,33 @@ TEST_P(BrokenTokenizerFile, IsOneClearError) {
 }
 
 constexpr BrokenFile kBrokenFiles[] = {
-    {"NotAnObject", [](Json& f) { f = Json::array(); }, "not valid JSON"},
+    {"NotAnObject", [](Json& f) { f = Json::array(); }, "expected an object"},
     {"NoModel", [](Json& f) { f.erase("model"); }, "model.type: expected BPE"},
     {"Unigram", [](Json& f) { f["model"]["type"] = "Unigram"; }, "got 'Unigram'"},
     {"NoVocab", [](Json& f) { f["model"].erase("vocab"); }, "model.vocab"},
     {"NoMerges", [](Json& f) { f["model"].erase("merges"); }, "model.merges"},
     {"IdIsText", [](Json& f) { f["model"]["vocab"]["a"] = "x"; }, "model.vocab['a']"},
     {"IdIsHuge", [](Json& f) { f["model"]["vocab"]["a"] = 1 << 30; }, "model.vocab['a']"},
+    {"IdIsBeyondAnyVocabulary",
+     [](Json& f) { f["added_tokens"][0]["id"] = 1 << 21; },
+     "expected a token id below 2097152"},
+    {"IdIsBeyondSixtyThreeBits",
+     [](Json& f) { f["added_tokens"][0]["id"] = ~uint64_t{0}; },
+     "got 18446744073709551615"},
+    {"FlagIsText",
+     [](Json& f) { f["added_tokens"][0]["special"] = "yes"; },
+     "special: expected true or false, got \"yes\""},
+    {"AddedTokensAreText",
+     [](Json& f) { f["added_tokens"] = "x"; },
+     "added_tokens: expected a list, got \"x\""},
+    {"AddedTokenWithoutText",
+     [](Json& f) { f["added_tokens"][0]["content"] = 3; },
+     "expected an object with a text 'content'"},
+    {"StepsAreANumber",
+     [](Json& f) {
+       f["normalizer"] = {{"type", "Sequence"}, {"normalizers", 3}};
+     },
+     "normalizers: expected a list, got 3"},
     {"IdIsNegative", [](Json& f) { f["added_tokens"][0]["id"] = -4; }, "'[gMASK]'"},
     {"MergeOfStrangers", [](Json& f) { f["model"]["merges"][3] = "x y"; }, "model.merges[3]"},
     {"MergeOfThree",
@@ -297,6 +318,33 @@ TEST(Tokenizer, SaysWhichFileIsMissing) {
   ASSERT_FALSE(tokenizer);
   EXPECT_EQ(tokenizer.error().code, ErrorCode::kNotFound);
   EXPECT_THAT(tokenizer.error().message, HasSubstr("no/such/model/tokenizer.json"));
+}
+
+TEST(Tokenizer, AConfigurationThatCannotBeReadIsNotOneThatIsAbsent) {
+  const TemporaryFolder folder;
+  folder.write("tokenizer.json", tiny_tokenizer_json().dump());
+  EXPECT_TRUE(Tokenizer::load(folder.path()));
+  const std::string config = folder.path() + "/tokenizer_config.json";
+  for (const char* target : {"tokenizer_config.json", "gone", "/dev/zero"}) {
+    std::filesystem::remove(config);
+    std::filesystem::create_symlink(target, config);
+    Json without_prefix = tiny_tokenizer_json();
+    without_prefix["post_processor"] = nullptr;
+    folder.write("tokenizer.json", without_prefix.dump());
+    EXPECT_THAT(Tokenizer::load(folder.path()).error().message, HasSubstr(config)) << target;
+  }
+}
+
+// A pattern may set limits of its own, or recurse for ever: the text is then one piece.
+TEST(Tokenizer, APatternThatCannotBeMatchedDoesNotEndTheProcess) {
+  for (const char* pattern : {"(*LIMIT_MATCH=1)a+b?", "(*LIMIT_DEPTH=1)(a|b)+c", "(a+)+c"}) {
+    Json file = tiny_tokenizer_json();
+    file["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = pattern;
+    const auto tokenizer = load_tokenizer(file);
+    if (!tokenizer) continue;
+    const std::string text(28, 'a');
+    EXPECT_EQ((*tokenizer)->decode((*tokenizer)->encode_plain(text), false), text) << pattern;
+  }
 }
 
 }  // namespace

@@ -7,7 +7,9 @@
 #include <set>
 #include <utility>
 
+#include "base/file.h"
 #include "base/json.h"
+#include "model/weights/fused_experts.h"
 #include "model/weights/safetensors.h"
 
 namespace baton {
@@ -18,12 +20,6 @@ namespace fs = std::filesystem;
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr const char* kSingleName = "model.safetensors";
 
-// Does the folder hold an entry of this name, be it a dangling link?
-bool present(const fs::path& path) {
-  std::error_code code;
-  return fs::symlink_status(path, code).type() != fs::file_type::not_found;
-}
-
 using WeightMap = std::map<std::string, std::string>;  // tensor -> file
 
 // Only names inside the folder: an index must not make us read elsewhere.
@@ -32,23 +28,16 @@ bool is_file_name(const std::string& name) {
          fs::path(name).filename() == name;
 }
 
-Error not_a_file_name(const std::string& path,
-                      const std::string& tensor,
-                      const nlohmann::json& file) {
+Error not_a_file_name(const std::string& path, const std::string& tensor, const Json& file) {
   return invalid_argument(path + ": weight_map: tensor '" + tensor +
-                          "': expected the name of a file in this folder, got " +
-                          file.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+                          "': expected the name of a file in this folder, got " + dump_json(file));
 }
 
-// A sorted map, not base/json's ordered one: an index has 100,000 entries and more, and ordered
-// objects are searched from the front.
 Result<WeightMap> read_index(const std::string& path) {
-  Result<std::string> text = read_file(path);
-  if (!text) return text.error();
-  const nlohmann::json json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return invalid_argument(path + ": not valid JSON");
-  const auto map = json.is_object() ? json.find("weight_map") : json.end();
-  if (!json.is_object() || map == json.end() || !map->is_object()) {
+  const Result<Json> json = read_json_file(path);
+  if (!json) return json.error();
+  const auto map = json->is_object() ? json->find("weight_map") : json->end();
+  if (!json->is_object() || map == json->end() || !map->is_object()) {
     return invalid_argument(path + ": expected an object 'weight_map' of tensor to file");
   }
   WeightMap files;
@@ -66,8 +55,8 @@ Result<std::vector<std::string>> numbered_shards(const std::string& folder) {
   std::set<std::string> found;
   unsigned total = 0;
   std::error_code code;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, code)) {
-    const std::string name = entry.path().filename().string();
+  for (fs::directory_iterator at(folder, code), last; !code && at != last; at.increment(code)) {
+    const std::string name = at->path().filename().string();
     unsigned number = 0;
     unsigned of = 0;
     int end = 0;  // set only when all of the pattern is there
@@ -121,7 +110,7 @@ Result<Checkpoint> Checkpoint::open(const std::string& folder) {
   const fs::path base(folder);
   WeightMap index;
   std::vector<std::string> files;
-  if (present(base / kIndexName)) {
+  if (is_present((base / kIndexName).string())) {
     Result<WeightMap> read = read_index((base / kIndexName).string());
     if (!read) return read.error();
     index = std::move(*read);
@@ -130,13 +119,13 @@ Result<Checkpoint> Checkpoint::open(const std::string& folder) {
     files.assign(names.begin(), names.end());
     std::vector<std::string> missing;
     for (const std::string& file : files) {
-      if (!present(base / file)) missing.push_back(file);
+      if (!is_present((base / file).string())) missing.push_back(file);
     }
     if (!missing.empty()) return missing_shards(folder, missing);
     if (files.empty()) {
       return invalid_argument((base / kIndexName).string() + ": weight_map is empty");
     }
-  } else if (present(base / kSingleName)) {
+  } else if (is_present((base / kSingleName).string())) {
     files = {kSingleName};
   } else {
     Result<std::vector<std::string>> shards = numbered_shards(folder);
@@ -167,14 +156,17 @@ Result<Checkpoint> Checkpoint::open(const std::string& folder) {
         std::string(kIndexName) + " is incomplete: " + std::to_string(unlisted.size()) +
         " tensors of the files are not listed (they are used), first: " + unlisted.front());
   }
+  if (Status status = split_fused_experts(checkpoint.tensors_); !status) {
+    return invalid_argument(folder + ": " + status.error().message);
+  }
   return checkpoint;
 }
 
 Result<Checkpoint> Checkpoint::open_headers(const std::string& folder) {
   const fs::path base(folder);
-  if (!present(base / kIndexName)) {
+  if (!is_present((base / kIndexName).string())) {
     const Result<std::vector<std::string>> shards = numbered_shards(folder);
-    if (shards && shards->empty() && !present(base / kSingleName)) {
+    if (shards && shards->empty() && !is_present((base / kSingleName).string())) {
       Checkpoint empty;
       empty.names_only_ = true;
       return empty;
@@ -184,7 +176,7 @@ Result<Checkpoint> Checkpoint::open_headers(const std::string& folder) {
   Result<WeightMap> index = read_index((base / kIndexName).string());
   if (!index) return index.error();
   for (const auto& [tensor, file] : *index) {
-    if (present(base / file)) return open(folder);
+    if (is_present((base / file).string())) return open(folder);
   }
   Checkpoint checkpoint;
   checkpoint.names_only_ = true;

@@ -20,15 +20,15 @@ struct StoredTensor {
   std::vector<int64_t> shape;     // [outer, ..., inner]
   const uint8_t* data = nullptr;  // in the mapped file; null when only the index is there
   int64_t bytes = 0;
-  std::string file;  // "model-00001-of-00002.safetensors"
+  std::string file;  // for messages: "model-00001-of-00002.safetensors"
 };
 
 class Checkpoint {
  public:
   // Which files: those that model.safetensors.index.json lists; without it model.safetensors, or
   // else all of model-NUMBER-of-TOTAL.safetensors. Shard headers are the truth: tensors that the
-  // index does not list are there, with a warning. Errors name the file; missing shards are all
-  // listed.
+  // index does not list are there, with a warning. Fused experts appear as one tensor per expert.
+  // Errors name the file; missing shards are all listed.
   static Result<Checkpoint> open(const std::string& folder);
 
   // As open(), but where no shard is on disk names alone are taken from the index (dtype and

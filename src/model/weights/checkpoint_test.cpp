@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <cstring>
 #include <filesystem>
+#include <numeric>
 
 #include "base/json.h"
 #include "model/testing/checkpoint_editor.h"
@@ -13,10 +16,12 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::CheckpointEditor;
+using testing::EditedTensor;
 using ::testing::ElementsAre;
 using testing::f32_tensor;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::raw_tensor;
 using testing::TempFolder;
 using testing::write_text;
 
@@ -190,6 +195,55 @@ TEST(Checkpoint, HeadersAloneFallBackToTheNamesOfTheIndex) {
   ASSERT_TRUE(names) << names.error().message;
   EXPECT_TRUE(names->names_only());
   EXPECT_EQ(names->tensors().size(), 4U);
+}
+
+TEST(Checkpoint, AShardThatIsNoRegularFileIsRefusedAtOnce) {
+  const TempFolder folder;
+  four_tensors().write(folder.path(), 2);
+  fs::remove(folder / kSecond);
+  ASSERT_EQ(mkfifo((folder / kSecond).c_str(), 0600), 0);
+  EXPECT_THAT(error_of(folder.path()), AllOf(HasSubstr(kSecond), HasSubstr("a regular file")));
+  fs::remove(folder / kIndex);
+  fs::create_symlink(kIndex, folder / kIndex);
+  EXPECT_THAT(error_of(folder.path()), AllOf(HasSubstr(kIndex), HasSubstr("cannot open")));
+}
+
+TEST(Checkpoint, FusedExpertsAppearAsOneTensorPerExpertAndProjection) {
+  const TempFolder folder;
+  CheckpointEditor editor = four_tensors();
+  std::vector<float> gate_up(2 * 6 * 4), down(2 * 4 * 3);
+  std::iota(gate_up.begin(), gate_up.end(), 0.0F);
+  std::iota(down.begin(), down.end(), 100.0F);
+  editor.tensors["l.mlp.experts.gate_up_proj"] = f32_tensor({2, 6, 4}, gate_up);
+  editor.tensors["l.mlp.experts.down_proj"] = f32_tensor({2, 4, 3}, down);
+  editor.write(folder.path(), 2);
+  const Result<Checkpoint> checkpoint = Checkpoint::open(folder.path());
+  ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+  EXPECT_EQ(checkpoint->tensors().size(), 4U + 6U);
+  EXPECT_EQ(checkpoint->find("l.mlp.experts.gate_up_proj"), nullptr);
+  const auto first_value = [&](const char* name, std::vector<int64_t> shape) {
+    const StoredTensor* tensor = checkpoint->find(name);
+    EXPECT_EQ(tensor->shape, shape) << name;
+    float value = 0.0F;
+    std::memcpy(&value, tensor->data, sizeof value);
+    return value;
+  };
+  EXPECT_EQ(first_value("l.mlp.experts.0.gate_proj.weight", {3, 4}), 0.0F);
+  EXPECT_EQ(first_value("l.mlp.experts.0.up_proj.weight", {3, 4}), 12.0F);
+  EXPECT_EQ(first_value("l.mlp.experts.1.gate_proj.weight", {3, 4}), 24.0F);
+  EXPECT_EQ(first_value("l.mlp.experts.1.down_proj.weight", {4, 3}), 112.0F);
+  for (const EditedTensor& bad : {f32_tensor({6, 4}, std::vector<float>(24)),
+                                  f32_tensor({2, 3, 4}, std::vector<float>(24)),
+                                  f32_tensor({0, 6, 4}, {}),
+                                  f32_tensor({131072, 2, 1}, std::vector<float>(262144)),
+                                  raw_tensor(DType::kU8, {2, 6, 2}, std::string(24, '\0'))}) {
+    editor.tensors["l.mlp.experts.gate_up_proj"] = bad;
+    editor.write(folder.path(), 2);
+    EXPECT_THAT(error_of(folder.path()),
+                AllOf(HasSubstr("l.mlp.experts.gate_up_proj"),
+                      HasSubstr("expected fused experts of transformers 5"),
+                      HasSubstr("save_original_format")));
+  }
 }
 
 }  // namespace

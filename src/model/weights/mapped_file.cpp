@@ -1,51 +1,29 @@
 #include "model/weights/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
+#include "base/file.h"
+
 namespace baton {
-namespace {
-
-Error open_error(const std::string& path, int error) {
-  std::error_code code;
-  if (error == ENOENT && std::filesystem::is_symlink(path, code)) {
-    const std::string target = std::filesystem::read_symlink(path, code).string();
-    return not_found(path + ": is a link to " + target + ", which does not exist");
-  }
-  const std::string message = path + ": cannot open: " + std::strerror(error);
-  return error == ENOENT ? not_found(message) : invalid_argument(message);
-}
-
-}  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return open_error(path, errno);
-  struct stat info {};
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    close(fd);
-    return invalid_argument(path + ": expected a regular file");
-  }
+  const Result<OpenFile> opened = OpenFile::open(path);
+  if (!opened) return opened.error();
   MappedFile file;
-  file.size_ = static_cast<size_t>(info.st_size);
-  if (file.size_ > 0) {
-    void* data = mmap(nullptr, file.size_, PROT_READ, MAP_SHARED, fd, 0);
-    const int error = errno;
-    if (data == MAP_FAILED) {
-      file.size_ = 0;
-      close(fd);
-      return invalid_argument(path + ": cannot map: " + std::strerror(error));
-    }
-    file.data_ = static_cast<const uint8_t*>(data);
+  if (opened->bytes() == 0) return file;
+  const auto size = static_cast<size_t>(opened->bytes());
+  void* data = mmap(nullptr, size, PROT_READ, MAP_SHARED, opened->descriptor(), 0);
+  if (data == MAP_FAILED) {
+    return invalid_argument(path + ": cannot map " + std::to_string(size) + " bytes: " +
+                            std::strerror(errno) + " (is the address space limited, ulimit -v?)");
   }
-  close(fd);
+  file.data_ = static_cast<const uint8_t*>(data);
+  file.size_ = size;
   return file;
 }
 

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "kernels/reference/weights.h"
 #include "model/weights/forms.h"
+#include "model/weights/fused_experts.h"
 #include "model/weights/safetensors.h"
 #include "model/weights/weight_reader_state.h"
 
@@ -86,7 +87,7 @@ WeightView WeightReader::matrix(std::string_view module, Dim rows, Dim columns) 
   }
   if (state.checkpoint.names_only()) {
     WeightForm form = WeightForm::kBF16;
-    bool present = take(name) != nullptr;
+    bool present = take(name) != nullptr || take(fused_experts_name(path)) != nullptr;
     for (const auto& [suffix, says] : {std::pair{".weight_scale_inv", WeightForm::kFp8Block},
                                        {".weight_scale", WeightForm::kFp8Block},
                                        {".weight_scale_2", WeightForm::kNvfp4},
