@@ -5,11 +5,9 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "base/file.h"
+#include "base/json_builder.h"
 
 namespace baton {
 namespace {
@@ -17,93 +15,11 @@ namespace {
 // Far above any configuration, tokenizer or index of shards.
 constexpr int64_t kMaxTextFileBytes = int64_t{128} << 20U;
 
-// Builds a value from the parser's events. The library's own way looks up every key among all
-// keys before it: a body of 100,000 different names would hold a thread for minutes.
-class Builder final : public nlohmann::json_sax<Json> {
- public:
-  explicit Builder(size_t max_depth) : max_depth_(max_depth) {}
-
-  bool null() override { return add(nullptr); }
-  bool boolean(bool value) override { return add(value); }
-  bool number_integer(number_integer_t value) override { return add(value); }
-  bool number_unsigned(number_unsigned_t value) override { return add(value); }
-  bool number_float(number_float_t value, const string_t&) override { return add(value); }
-  bool string(string_t& value) override { return add(std::move(value)); }
-  bool binary(binary_t&) override { return false; }  // not in JSON text
-  bool start_object(size_t) override { return open(Json::object()); }
-  bool start_array(size_t) override { return open(Json::array()); }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
-  bool key(string_t& name) override {
-    open_.back().slot = &member(open_.back(), std::move(name));
-    return true;
-  }
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& e) override {
-    problem_ = e.what();
-    return false;
-  }
-
-  Json take() { return std::move(root_); }
-  bool too_deep() const { return too_deep_; }
-  const std::string& problem() const { return problem_; }
-
- private:
-  struct Open {
-    Json* value;
-    Json* slot = nullptr;                                 // of an object: where the next value goes
-    std::unordered_map<std::string, size_t> places = {};  // of a large object's keys
-  };
-  static constexpr size_t kLargeObject = 32;  // searched one by one up to here
-
-  static Json& member(Open& object, std::string&& name) {
-    auto& members = object.value->get_ref<Json::object_t&>();
-    if (members.size() < kLargeObject) return members[name];
-    if (object.places.empty()) {
-      for (size_t i = 0; i < members.size(); ++i) object.places.emplace(members.data()[i].first, i);
-    }
-    const auto [place, is_new] = object.places.emplace(name, members.size());
-    if (is_new) members.emplace_back(std::move(name), nullptr);
-    return members.data()[place->second].second;
-  }
-
-  template <typename T>
-  Json& put(T&& value) {
-    if (open_.empty()) return root_ = std::forward<T>(value);
-    Open& parent = open_.back();
-    if (parent.slot != nullptr) return *parent.slot = std::forward<T>(value);
-    return parent.value->get_ref<Json::array_t&>().emplace_back(std::forward<T>(value));
-  }
-
-  template <typename T>
-  bool add(T&& value) {
-    put(std::forward<T>(value));
-    return true;
-  }
-
-  bool open(Json&& empty) {
-    too_deep_ = open_.size() == max_depth_;
-    if (too_deep_) return false;
-    open_.push_back({&put(std::move(empty))});
-    return true;
-  }
-
-  bool close() {
-    open_.pop_back();
-    return true;
-  }
-
-  const size_t max_depth_;
-  Json root_;
-  std::vector<Open> open_;
-  bool too_deep_ = false;
-  std::string problem_;
-};
-
 }  // namespace
 
 Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimits limits) {
   const std::string name(where);
-  Builder builder(limits.max_depth);
+  JsonBuilder builder(limits.max_depth);
   if (Json::sax_parse(text, &builder)) return builder.take();
   if (builder.too_deep()) {
     return invalid_argument(name + ": JSON nested deeper than " + std::to_string(limits.max_depth) +

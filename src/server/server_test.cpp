@@ -257,8 +257,12 @@ TEST(Server, DoesNoWorkForAClientThatLeftWhileItWaited) {
         return FakeEngine::Play{.tokens = play("x")};
       },
       options);
-  std::promise<void> busy;
-  server.service().workers().post([&] { busy.get_future().wait(); });
+  std::promise<void> taken, busy;
+  server.service().workers().post([&] {
+    taken.set_value();
+    busy.get_future().wait();
+  });
+  taken.get_future().wait();
   TestClient client(server.port());
   client.send_request("POST", "/v1/chat/completions", chat_body().dump());
   ASSERT_TRUE(TestServer::eventually([&] { return server.service().workers().queued() == 1; }));

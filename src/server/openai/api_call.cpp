@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "base/log.h"
+#include "server/openai/json_body.h"
 
 namespace baton {
 namespace {
@@ -53,7 +54,7 @@ Result<Json> parse_body(const HttpRequest& request, const std::string& body) {
     return unsupported("request body: content-encoding is not supported, send it as it is");
   }
   if (body.empty()) return invalid_argument("request body: expected JSON, got nothing");
-  Result<Json> parsed = parse_json(body, "request body");
+  Result<Json> parsed = parse_json_body(body);
   if (!parsed) {
     Error error = parsed.error();
     // The parser quotes what it read last; clients and logs do without.
