@@ -102,6 +102,22 @@ std::vector<std::string> names_of(const CLI::App& app) {
   return names;
 }
 
+std::string as_flag(const std::string& name, const std::string& value) {
+  return "--" + name + "=" + value;
+}
+
+// As in a YAML file; a flag without a value is on.
+std::string listed(const std::vector<std::string>& values) {
+  if (values.empty()) return "true";
+  if (values.size() == 1) return values[0];
+  std::string list;
+  for (const std::string& value : values) {
+    list += list.empty() ? "[" : ", ";
+    list += value;
+  }
+  return list + "]";
+}
+
 std::string one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   while (!text.empty() && text.back() == ' ') text.pop_back();
@@ -216,7 +232,7 @@ bool LayeredOptions::add_environment(const CLI::Option& option, std::vector<std:
   for (const std::string& name : option.get_lnames()) {
     const char* value = std::getenv(environment_name(name).c_str());
     if (value == nullptr || *value == '\0') continue;
-    layered.push_back("--" + name + "=" + value);
+    layered.push_back(as_flag(name, value));
     source_[main_name(option)] = "environment";
     return true;
   }
@@ -227,7 +243,7 @@ void LayeredOptions::add_file(const CLI::Option& option, std::vector<std::string
   for (const std::string& name : option.get_lnames()) {
     const auto found = file_.find(name);
     if (found == file_.end()) continue;
-    for (const std::string& value : found->second) layered.push_back("--" + name + "=" + value);
+    for (const std::string& value : found->second) layered.push_back(as_flag(name, value));
     source_[main_name(option)] = "file";
   }
 }
@@ -315,14 +331,7 @@ std::string LayeredOptions::config_text() const {
     const std::string name = main_name(*option);
     if (name.empty() || name == "config" || name == "print-config") continue;
     std::string value = option->get_default_str();
-    if (option->count() > 0) {
-      value.clear();
-      for (const std::string& result : option->results()) {
-        value += (value.empty() ? "" : ", ") + result;
-      }
-      if (option->results().size() > 1) value = "[" + value + "]";
-      if (option->results().empty()) value = "true";
-    }
+    if (option->count() > 0) value = listed(option->results());
     if (name == "api-key" && !value.empty()) value = "***";
     const auto source = source_.find(name);
     out += name + ": " + (value.empty() ? "\"\"" : value) + "  # " +

@@ -89,8 +89,9 @@ class AsioServer final : public HttpServer {
   AsioServer(const HttpLimits& limits, HttpHandler handler, HttpRefusal refuse_early)
       : shared_(std::make_shared<ServerShared>()),
         work_(asio::make_work_guard(context_)),
-        acceptor_(asio::make_strand(context_)),
-        retry_(acceptor_.get_executor()) {
+        strand_(asio::make_strand(context_)),
+        acceptor_(strand_),
+        retry_(strand_) {
     shared_->limits = limits;
     shared_->handler = std::move(handler);
     shared_->refuse_early = std::move(refuse_early);
@@ -136,7 +137,7 @@ class AsioServer final : public HttpServer {
   void stop() override {
     if (stopped_) return;
     stopped_ = true;
-    asio::post(acceptor_.get_executor(), [this] {
+    asio::post(strand_, [this] {
       error_code ignored;
       acceptor_.close(ignored);
       retry_.cancel();
@@ -238,6 +239,7 @@ class AsioServer final : public HttpServer {
   asio::io_context context_;
   std::shared_ptr<ServerShared> shared_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
+  asio::strand<asio::io_context::executor_type> strand_;  // of the listener
   Acceptor acceptor_;
   asio::steady_timer retry_;
   uint16_t port_ = 0;

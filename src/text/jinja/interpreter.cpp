@@ -330,11 +330,8 @@ Value Interpreter::evaluate(const Expression& node) {
     case Kind::kName:
       return evaluate_name(node);
     case Kind::kList:
-    case Kind::kTuple: {
-      List list{{}, node.kind == Kind::kTuple, false};
-      for (const ExpressionPtr& child : node.children) list.items.push_back(evaluate(*child));
-      return Value(std::move(list));
-    }
+    case Kind::kTuple:
+      return evaluate_list(node);
     case Kind::kDict:
       return evaluate_dict(node);
     case Kind::kAttribute:
@@ -343,24 +340,13 @@ Value Interpreter::evaluate(const Expression& node) {
       const Value object = evaluate(*node.children[0]);
       return item(*this, object, evaluate(*node.children[1]));
     }
-    case Kind::kSlice: {
-      const Value object = evaluate(*node.children[0]);
-      const Value start = evaluate_or_undefined(node.children[1]);
-      const Value stop = evaluate_or_undefined(node.children[2]);
-      return slice(*this, object, start, stop, evaluate_or_undefined(node.children[3]));
-    }
+    case Kind::kSlice:
+      return evaluate_slice(node);
     case Kind::kCall:
       return evaluate_call(node);
-    case Kind::kFilter: {
-      const Value input = evaluate(*node.children[0]);
-      const Arguments arguments = evaluate_arguments(node);
-      return failed() ? Value() : node.filter->apply(*this, input, arguments);
-    }
-    case Kind::kTest: {
-      const Value input = evaluate(*node.children[0]);
-      const Arguments arguments = evaluate_arguments(node);
-      return failed() ? Value() : Value(node.test->holds(*this, input, arguments));
-    }
+    case Kind::kFilter:
+    case Kind::kTest:
+      return evaluate_applied(node);
     case Kind::kNot:
     case Kind::kNegate:
     case Kind::kPlus:
@@ -378,25 +364,55 @@ Value Interpreter::evaluate(const Expression& node) {
       Value a = evaluate(*node.children[0]);
       return a.truth() ? a : evaluate(*node.children[1]);
     }
-    case Kind::kConcat: {
-      MarkedText text;
-      for (const ExpressionPtr& child : node.children) {
-        text.append(str_of(evaluate(*child)));
-        if (text.size() > kMaxTextBytes) return fail("text too large");
-      }
-      return spend(text.size() / kBytesPerStep) ? Value(std::move(text)) : Value();
-    }
+    case Kind::kConcat:
+      return evaluate_concat(node);
     case Kind::kCompare:
       return evaluate_comparison(node);
-    case Kind::kConditional: {
-      const bool holds = evaluate(*node.children[0]).truth();
-      if (!holds && !node.children[2]) {
-        return Value::undefined("the inline if-expression evaluated to false and has no else");
-      }
-      return evaluate(*node.children[holds ? 1 : 2]);
-    }
+    case Kind::kConditional:
+      return evaluate_conditional(node);
   }
   return {};
+}
+
+Value Interpreter::evaluate_list(const Expression& node) {
+  List list{{}, node.kind == Expression::Kind::kTuple, false};
+  for (const ExpressionPtr& child : node.children) list.items.push_back(evaluate(*child));
+  return Value(std::move(list));
+}
+
+Value Interpreter::evaluate_slice(const Expression& node) {
+  const Value object = evaluate(*node.children[0]);
+  const Value start = evaluate_or_undefined(node.children[1]);
+  const Value stop = evaluate_or_undefined(node.children[2]);
+  return slice(*this, object, start, stop, evaluate_or_undefined(node.children[3]));
+}
+
+// A filter, or a test.
+Value Interpreter::evaluate_applied(const Expression& node) {
+  const Value input = evaluate(*node.children[0]);
+  const Arguments arguments = evaluate_arguments(node);
+  if (failed()) return {};
+  if (node.kind == Expression::Kind::kTest) {
+    return Value(node.test->holds(*this, input, arguments));
+  }
+  return node.filter->apply(*this, input, arguments);
+}
+
+Value Interpreter::evaluate_concat(const Expression& node) {
+  MarkedText text;
+  for (const ExpressionPtr& child : node.children) {
+    text.append(str_of(evaluate(*child)));
+    if (text.size() > kMaxTextBytes) return fail("text too large");
+  }
+  return spend(text.size() / kBytesPerStep) ? Value(std::move(text)) : Value();
+}
+
+Value Interpreter::evaluate_conditional(const Expression& node) {
+  const bool holds = evaluate(*node.children[0]).truth();
+  if (!holds && !node.children[2]) {
+    return Value::undefined("the inline if-expression evaluated to false and has no else");
+  }
+  return evaluate(*node.children[holds ? 1 : 2]);
 }
 
 Value Interpreter::evaluate_name(const Expression& node) {

@@ -60,8 +60,13 @@ class Interpreter {
   Value evaluate(const Expression& node);
   Value evaluate_or_undefined(const ExpressionPtr& node);
   Value evaluate_name(const Expression& node);
-  Value evaluate_call(const Expression& node);
+  Value evaluate_list(const Expression& node);
   Value evaluate_dict(const Expression& node);
+  Value evaluate_slice(const Expression& node);
+  Value evaluate_call(const Expression& node);
+  Value evaluate_applied(const Expression& node);
+  Value evaluate_concat(const Expression& node);
+  Value evaluate_conditional(const Expression& node);
   Value evaluate_comparison(const Expression& node);
   Value evaluate_unary(const Expression& node);
   Arguments evaluate_arguments(const Expression& node);
