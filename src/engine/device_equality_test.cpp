@@ -67,7 +67,8 @@ struct Outcome {
 Outcome generate(const std::string& folder,
                  const Backend& backend,
                  const std::vector<std::vector<int32_t>>& prompts,
-                 int32_t max_tokens) {
+                 int32_t max_tokens,
+                 const SpeculationOptions& speculation = {}) {
   std::unique_ptr<Device> device = std::move(*open_device(backend.device, 2));
   const KernelTable& kernels = **table_for(*device, backend.table);
   LoadOptions exact;
@@ -80,6 +81,7 @@ Outcome generate(const std::string& folder,
   options.max_num_batched_tokens = 24;
   options.kv_cache_tokens = 64 * 64;
   options.enable_graphs = backend.graphs;
+  options.speculation = speculation;
   auto engine = Engine::create(std::move(*model), std::move(device), kernels, options);
   BATON_CHECK(engine.has_value(), engine.error().message);
 
@@ -149,6 +151,19 @@ TEST_P(EngineOnDevice, GivesTheGreedyTokensOfTransformersAloneAndInABatch) {
   EXPECT_EQ(batch.tokens, host.tokens);
   EXPECT_EQ(alone.stats.graph_replays > 0, backend.graphs);
   EXPECT_EQ(batch.stats.graph_replays > 0, backend.graphs);
+
+  // Drafts from one token only are mostly wrong: verified, thrown away, overwritten.
+  const Outcome drafted = generate(folder,
+                                   backend,
+                                   prompts,
+                                   count,
+                                   {.method = DraftMethod::kNgram,
+                                    .num_speculative_tokens = 3,
+                                    .prompt_lookup_max = 3,
+                                    .prompt_lookup_min = 1});
+  EXPECT_EQ(drafted.tokens, host.tokens);
+  EXPECT_GT(drafted.stats.draft_tokens, 0);
+  EXPECT_EQ(drafted.stats.graph_replays > 0, backend.graphs);
 }
 
 INSTANTIATE_TEST_SUITE_P(AllCheckpoints,

@@ -18,6 +18,7 @@
 #include "engine/memory_plan.h"
 #include "engine/model_runner.h"
 #include "engine/sampler.h"
+#include "engine/speculation.h"
 #include "engine/token_stream.h"
 #include "kv_cache/block_pool.h"
 #include "kv_cache/prefix_index.h"
@@ -53,6 +54,7 @@ constexpr double kSecondsBetweenChecks = 1.0;
 struct Client {
   TokenStream stream;
   SamplerState sampler;
+  DraftState drafting;
   std::vector<OutputToken> prompt_logprobs;  // [prompt - 1] when asked for
   Time submitted;
   std::optional<Time> scheduled, first_token, last_token;
@@ -110,7 +112,9 @@ class EngineThread final : public Engine {
     return {.max_model_len = plan_.sizes.max_model_len,
             .max_num_seqs = plan_.sizes.max_num_seqs,
             .max_num_batched_tokens = plan_.sizes.max_tokens,
-            .max_logit_rows = plan_.sizes.max_logit_rows,
+            .max_prompt_logprob_rows = kPromptLogprobRows,
+            .max_draft_rows = plan_.sizes.max_draft_rows,
+            .max_drafts = plan_.sizes.max_drafts,
             .enable_prefix_caching = options_.enable_prefix_caching,
             .eos_token_ids = model_->config().eos_token_ids};
   }
@@ -122,10 +126,13 @@ class EngineThread final : public Engine {
   void accept(NewRequest&& message);
   void cancel_now(const Cancel& message);
   Status step();
+  void propose_drafts();
   void note_scheduled(const StepPlan& plan);
-  std::vector<bool> wanted_rows(const StepPlan& plan) const;
-  std::vector<Sampled> take_samples(const StepPlan& plan, const ModelRunner::Output& output);
-  Sampled take_sample(const Sequence& sequence, int32_t argmax, std::span<float> logits);
+  void note_wanted_rows(const StepPlan& plan);
+  void take_samples(StepPlan& plan, const ModelRunner::Output& output);
+  void sample_rows(StepPlan::Item& item, const ModelRunner::Output& output, size_t row);
+  Result<OutputToken> sample_row(const Sequence& sequence, int32_t argmax, std::span<float> logits);
+  void note_output(Client& owner, OutputToken&& token);
   void take_prompt_logprobs(const StepPlan::Item& item, std::span<const float> logits);
   void publish(const StepPlan& plan, std::vector<Finished> finished);
   void finish(Client& client, const Sequence& sequence, Finish&& finish);
@@ -151,6 +158,7 @@ class EngineThread final : public Engine {
   PrefixIndex index_;
   Scheduler scheduler_;
   std::unordered_map<RequestId, Client> clients_;
+  std::vector<bool> wanted_rows_;  // of the step
   EngineStats counters_;
   Time last_check_{};
   bool stopping_ = false;
@@ -252,6 +260,7 @@ void EngineThread::accept(NewRequest&& message) {
   const RequestId id = request.id;
   Client added{.stream = TokenStream(std::move(request.deliver), options_.stream_interval),
                .sampler = {},
+               .drafting = {},
                .prompt_logprobs = {},
                .submitted = message.submitted,
                .scheduled = {},
@@ -284,16 +293,25 @@ void EngineThread::cancel_now(const Cancel& message) {
 }
 
 Status EngineThread::step() {
-  const StepPlan plan = scheduler_.plan();
+  propose_drafts();
+  StepPlan& plan = scheduler_.plan();
   if (plan.items.empty()) return {};
   note_scheduled(plan);
-  auto output = runner_->run(plan, wanted_rows(plan));
+  note_wanted_rows(plan);
+  auto output = runner_->run(plan, wanted_rows_);
   if (!output) return output.error();
-  std::vector<Sampled> sampled = take_samples(plan, *output);
-  publish(plan, scheduler_.commit(plan, std::move(sampled)));
+  take_samples(plan, *output);
   ++counters_.steps;
+  publish(plan, scheduler_.commit(plan));
   snapshot();
   return {};
+}
+
+void EngineThread::propose_drafts() {
+  if (plan_.sizes.max_drafts == 0) return;
+  for (const auto& sequence : scheduler_.running_sequences()) {
+    propose(options_.speculation, *model_, client(*sequence).drafting, *sequence);
+  }
 }
 
 void EngineThread::note_scheduled(const StepPlan& plan) {
@@ -311,60 +329,65 @@ void EngineThread::leave_queue(const Sequence& sequence) {
   queued_tokens_ -= sequence.prompt_tokens;
 }
 
-std::vector<bool> EngineThread::wanted_rows(const StepPlan& plan) const {
-  std::vector<bool> wanted;
-  wanted.reserve(static_cast<size_t>(plan.logit_rows));
+// All rows of an item, if its first is: what a request needs only stops with min_tokens.
+void EngineThread::note_wanted_rows(const StepPlan& plan) {
+  wanted_rows_.clear();
   for (const StepPlan::Item& item : plan.items) {
-    if (item.prompt_logprobs) {
-      wanted.insert(wanted.end(), static_cast<size_t>(item.count), true);
-    } else if (item.samples) {
-      wanted.push_back(needs_logits(*item.sequence));
-    }
+    const bool wanted = item.prompt_logprobs || needs_logits(*item.sequence);
+    wanted_rows_.insert(wanted_rows_.end(), static_cast<size_t>(item.logit_rows()), wanted);
   }
-  return wanted;
 }
 
-std::vector<Sampled> EngineThread::take_samples(const StepPlan& plan,
-                                                const ModelRunner::Output& output) {
+void EngineThread::take_samples(StepPlan& plan, const ModelRunner::Output& output) {
   const auto vocab = static_cast<size_t>(model_->config().vocab_size);
-  std::vector<Sampled> sampled;
   size_t row = 0;  // of logits
-  for (const StepPlan::Item& item : plan.items) {
-    const auto rows = static_cast<size_t>(item.prompt_logprobs ? item.count : item.samples);
+  for (StepPlan::Item& item : plan.items) {
+    const auto rows = static_cast<size_t>(item.logit_rows());
     if (item.prompt_logprobs) {
       take_prompt_logprobs(item, output.logits.subspan(row * vocab, rows * vocab));
     }
+    if (item.samples) {
+      sample_rows(item, output, row + static_cast<size_t>(item.first_sampled_row()));
+    }
     row += rows;
-    if (!item.samples) continue;
-    sampled.push_back(take_sample(
-        *item.sequence, output.tokens[row - 1], output.logits.subspan((row - 1) * vocab, vocab)));
   }
-  return sampled;
 }
 
-Sampled EngineThread::take_sample(const Sequence& sequence,
-                                  int32_t argmax,
-                                  std::span<float> logits) {
-  Client& owner = client(sequence);
-  if (owner.error) return {.token = -1, .error = owner.error};
-  const std::vector<int32_t>& eos = model_->config().eos_token_ids;
-  OutputToken token{.token = argmax};
+// One row after the other, each as if it were a step of its own.
+void EngineThread::sample_rows(StepPlan::Item& item,
+                               const ModelRunner::Output& output,
+                               size_t row) {
+  const auto vocab = static_cast<size_t>(model_->config().vocab_size);
+  Client& owner = client(*item.sequence);
+  item.error = owner.error;
+  for (bool goes_on = !item.error; goes_on; ++row) {
+    auto token =
+        sample_row(*item.sequence, output.tokens[row], output.logits.subspan(row * vocab, vocab));
+    if (!token) {
+      item.error = token.error();
+      return;
+    }
+    const Scheduler::Accepted accepted = scheduler_.accept(item, token->token);
+    if (accepted.is_output) note_output(owner, *std::move(token));
+    goes_on = accepted.goes_on;
+  }
+}
+
+Result<OutputToken> EngineThread::sample_row(const Sequence& sequence,
+                                             int32_t argmax,
+                                             std::span<float> logits) {
   if (needs_logits(sequence)) {
-    auto drawn = sample(logits, sequence, owner.sampler, eos);
-    if (!drawn) return {.token = -1, .error = drawn.error()};
-    token = *std::move(drawn);
-  } else if (argmax < 0) {
-    return {.token = -1, .error = bad_logits(sequence.output_count())};
+    return sample(logits, sequence, client(sequence).sampler, model_->config().eos_token_ids);
   }
-  const int32_t id = token.token;
-  const Verdict verdict = judge(sequence, id, eos);
-  if (verdict.append || verdict.stop_token) {
-    owner.stream.add(std::move(token));
-    ++counters_.generation_tokens;
-    owner.last_token = Clock::now();
-    if (!owner.first_token) owner.first_token = owner.last_token;
-  }
-  return {.token = id};
+  if (argmax < 0) return bad_logits(sequence.output_count());
+  return OutputToken{.token = argmax};
+}
+
+void EngineThread::note_output(Client& owner, OutputToken&& token) {
+  owner.stream.add(std::move(token));
+  ++counters_.generation_tokens;
+  owner.last_token = Clock::now();
+  if (!owner.first_token) owner.first_token = owner.last_token;
 }
 
 // Row i is of position first + i and tells about the prompt token after it.
@@ -478,9 +501,14 @@ void EngineThread::snapshot() {
   counters_.blocks_total = pool_.total();
   counters_.blocks_referenced = pool_.referenced();
   counters_.blocks_cached = pool_.cached();
-  counters_.preemptions = scheduler_.counters().preemptions;
-  counters_.prefix_cache_queries = scheduler_.counters().prefix_cache_queries;
-  counters_.prefix_cache_hits = scheduler_.counters().prefix_cache_hits;
+  const SchedulerCounters& scheduled = scheduler_.counters();
+  counters_.preemptions = scheduled.preemptions;
+  counters_.prefix_cache_queries = scheduled.prefix_cache_queries;
+  counters_.prefix_cache_hits = scheduled.prefix_cache_hits;
+  counters_.drafts = scheduled.drafts;
+  counters_.draft_tokens = scheduled.draft_tokens;
+  counters_.accepted_drafts = scheduled.accepted_drafts;
+  counters_.accepted_at = scheduled.accepted_at;
   counters_.graph_replays = runner_->graph_replays();
   const std::scoped_lock lock(stats_mutex_);
   published_ = counters_;

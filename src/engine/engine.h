@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "device/device.h"
@@ -14,6 +15,22 @@
 #include "scheduler/request.h"
 
 namespace baton {
+
+// Where drafts come from: tokens that are likely to follow, verified in one step. They change the
+// number of steps, never the tokens.
+enum class DraftMethod : uint8_t {
+  kModel,  // the model's own: the scripted model has a script, the others have none
+  kNgram,  // what followed the last tokens where they stood before, in prompt or output
+};
+struct SpeculationOptions {
+  DraftMethod method = DraftMethod::kModel;
+  // With kNgram:
+  int32_t num_speculative_tokens = 0;  // drafts of one sequence and step, at most kMaxDrafts
+  int32_t prompt_lookup_max = 5;       // tokens that must have stood there before: at most
+  int32_t prompt_lookup_min = 5;       // and at least
+};
+constexpr int32_t kMaxDrafts = 64;
+constexpr int32_t kMaxPromptLookup = 32;
 
 struct EngineOptions {
   int32_t max_model_len = 0;              // 0: the largest that fits, at most the model's own
@@ -29,6 +46,7 @@ struct EngineOptions {
   bool enable_graphs = true;    // decode graphs, where the device has them
   int32_t stream_interval = 1;  // tokens per delivery, the last one excepted
   uint64_t seed = 0;            // for requests without a seed
+  SpeculationOptions speculation;
 };
 
 // Bytes, fixed before the first request.
@@ -59,6 +77,10 @@ struct EngineStats {
   int64_t finished_abort = 0;
   int64_t finished_error = 0;
   int64_t graph_replays = 0;
+  int64_t drafts = 0;                // steps of a sequence that had drafts
+  int64_t draft_tokens = 0;          // drafts computed
+  int64_t accepted_drafts = 0;       // of these, in the output
+  std::vector<int64_t> accepted_at;  // the same by place in the draft; empty without drafts
 };
 
 class Engine {

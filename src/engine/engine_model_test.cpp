@@ -4,79 +4,68 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdlib>
-#include <mutex>
 #include <random>
 
 #include "engine/engine.h"
+#include "engine/testing/answers.h"
 #include "kernels/tables.h"
 
 namespace baton {
 namespace {
 
-struct Answer {
-  std::vector<int32_t> tokens;
-  std::vector<float> logprobs;
-  RequestUsage usage;
-  FinishReason reason = FinishReason::kError;
+using testing::Answer;
+using testing::answer;
+using testing::Ask;
 
-  bool operator==(const Answer& other) const {
-    return tokens == other.tokens && logprobs == other.logprobs && reason == other.reason;
+// A real model that knows its answers beforehand: its drafts are theirs, every third one wrong.
+class DraftingModel final : public Model {
+ public:
+  DraftingModel(std::unique_ptr<Model> model, std::vector<std::vector<int32_t>> known)
+      : model_(std::move(model)), known_(std::move(known)) {}
+
+  const ModelConfig& config() const override { return model_->config(); }
+  const BlockLayout& block_layout() const override { return model_->block_layout(); }
+  void forward(ForwardContext& context) const override { model_->forward(context); }
+  int64_t weights_bytes() const override { return model_->weights_bytes(); }
+  int32_t max_drafts() const override { return known_.empty() ? 0 : 5; }
+
+  void draft(const DraftContext& context, std::vector<int32_t>& drafts) const override {
+    const size_t at = context.tokens.size();
+    for (const auto& tokens : known_) {
+      if (tokens.size() < at || !std::ranges::equal(context.tokens, std::span(tokens).first(at))) {
+        continue;
+      }
+      for (size_t i = at; i < std::min(tokens.size(), at + 5); ++i) {
+        const auto vocab = static_cast<int32_t>(config().vocab_size);
+        drafts.push_back(i % 3 == 0 ? (tokens[i] + 1) % vocab : tokens[i]);
+      }
+      return;
+    }
   }
-};
 
-struct Ask {
-  std::vector<int32_t> prompt;
-  SamplingParams sampling;
+ private:
+  std::unique_ptr<Model> model_;
+  std::vector<std::vector<int32_t>> known_;  // prompt and output
 };
 
 std::unique_ptr<Engine> start(const std::string& name,
                               const EngineOptions& options,
-                              const std::string& table = "auto") {
+                              std::vector<std::vector<int32_t>> known = {}) {
   auto device = open_device("cpu", 2).value();
-  auto kernels = table_for(*device, table);
+  auto kernels = table_for(*device, "auto");
   EXPECT_TRUE(kernels) << kernels.error().message;
   auto model = load_model("testdata/" + name, *device, {});
   if (!model) {
     ADD_FAILURE() << model.error().message;
     std::abort();
   }
-  auto engine = Engine::create(*std::move(model), std::move(device), **kernels, options);
+  auto engine = Engine::create(std::make_unique<DraftingModel>(*std::move(model), std::move(known)),
+                               std::move(device),
+                               **kernels,
+                               options);
   EXPECT_TRUE(engine) << engine.error().message;
   return *std::move(engine);
-}
-
-std::vector<Answer> answer(Engine& engine, const std::vector<Ask>& asks) {
-  static RequestId next_id = 0;
-  std::mutex mutex;
-  std::condition_variable changed;
-  size_t done = 0;
-  std::vector<Answer> answers(asks.size());
-  for (size_t i = 0; i < asks.size(); ++i) {
-    Request request;
-    request.id = ++next_id;
-    request.prompt = asks[i].prompt;
-    request.sampling = asks[i].sampling;
-    request.deliver = [&, i](StreamUpdate&& update) {
-      const std::scoped_lock lock(mutex);
-      for (const auto& token : update.tokens) {
-        answers[i].tokens.push_back(token.token);
-        answers[i].logprobs.push_back(token.logprob);
-      }
-      if (!update.finish) return;
-      answers[i].usage = update.finish->usage;
-      answers[i].reason = update.finish->reason;
-      ++done;
-      changed.notify_all();
-    };
-    const Status status = engine.submit(std::move(request));
-    EXPECT_TRUE(status) << status.error().message;
-  }
-  std::unique_lock lock(mutex);
-  EXPECT_TRUE(
-      changed.wait_for(lock, std::chrono::seconds(300), [&] { return done == asks.size(); }));
-  return answers;
 }
 
 // Lengths around block borders; half greedy with logprobs, half drawn with a seed.
@@ -111,7 +100,7 @@ EngineOptions with(int32_t seqs, int32_t budget, int64_t kv_tokens, bool caching
   return options;
 }
 
-class EngineWithModel : public testing::TestWithParam<const char*> {};
+class EngineWithModel : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(EngineWithModel, GivesTheSameAnswersHoweverTheyAreScheduled) {
   const auto alone = start(GetParam(), with(1, 4096, 4096, false));
@@ -134,6 +123,71 @@ TEST_P(EngineWithModel, GivesTheSameAnswersHoweverTheyAreScheduled) {
   }
 }
 
+// Right and wrong drafts, greedy and drawn, with logprobs: the same bits, in fewer steps.
+TEST_P(EngineWithModel, GivesTheSameAnswersWithDrafts) {
+  const auto alone = start(GetParam(), with(1, 4096, 4096, false));
+  auto asks = some_asks(alone->model().config().vocab_size);
+  // Penalties and min_tokens look at the output so far, whatever step it came in.
+  asks.push_back(asks[1]);
+  asks.back().sampling.repetition_penalty = 1.3F;
+  asks.back().sampling.frequency_penalty = 0.5F;
+  asks.back().sampling.ignore_eos = false;
+  asks.back().sampling.min_tokens = 20;
+  asks.push_back(asks[2]);
+  asks.back().sampling.logprobs = -1;  // the device's argmax alone
+  std::vector<Answer> expected;
+  std::vector<std::vector<int32_t>> known;
+  for (const Ask& ask : asks) {
+    expected.push_back(answer(*alone, {ask})[0]);
+    known.push_back(ask.prompt);
+    known.back().insert(
+        known.back().end(), expected.back().tokens.begin(), expected.back().tokens.end());
+  }
+  struct Setting {
+    const char* what;
+    EngineOptions options;
+  };
+  for (const auto& [what, options] : {Setting{"alone", with(1, 4096, 4096, false)},
+                                      Setting{"batch", with(16, 4096, 8192, true)},
+                                      Setting{"small chunks", with(8, 17, 8192, false)},
+                                      Setting{"preemption", with(12, 4096, 512, true)}}) {
+    const auto engine = start(GetParam(), options, known);
+    for (int again = 0; again < 2; ++again) {  // the second time prefixes are found
+      const auto answers = answer(*engine, asks);
+      for (size_t i = 0; i < asks.size(); ++i) {
+        EXPECT_EQ(answers[i], expected[i]) << what << " " << i;
+      }
+    }
+    const EngineStats stats = engine->stats();
+    EXPECT_EQ(stats.preemptions > 0, options.kv_cache_tokens == 512) << what;
+    EXPECT_EQ(stats.blocks_referenced, 0) << what;
+    EXPECT_GT(stats.accepted_drafts, 50) << what;
+    EXPECT_GT(stats.draft_tokens - stats.accepted_drafts, 50) << what;
+    int64_t by_place = 0;
+    for (const int64_t accepted : stats.accepted_at) by_place += accepted;
+    EXPECT_EQ(by_place, stats.accepted_drafts) << what;
+  }
+}
+
+TEST_P(EngineWithModel, GivesTheSameAnswersWithNgramDrafts) {
+  const auto alone = start(GetParam(), with(1, 4096, 4096, false));
+  auto asks = some_asks(alone->model().config().vocab_size);
+  for (Ask& ask : asks) ask.prompt.resize(std::min<size_t>(ask.prompt.size(), 30));
+  for (Ask& ask : asks) ask.sampling.max_tokens = 200;  // greedy ones begin to repeat themselves
+  EngineOptions options = with(16, 100, 8192, true);
+  options.speculation = {.method = DraftMethod::kNgram,
+                         .num_speculative_tokens = 4,
+                         .prompt_lookup_max = 3,
+                         .prompt_lookup_min = 1};
+  const auto engine = start(GetParam(), options);
+  const auto answers = answer(*engine, asks);
+  for (size_t i = 0; i < asks.size(); ++i) {
+    EXPECT_EQ(answers[i], answer(*alone, {asks[i]})[0]) << i;
+  }
+  EXPECT_GT(engine->stats().accepted_drafts, 0);
+  EXPECT_GT(engine->stats().draft_tokens, engine->stats().accepted_drafts);
+}
+
 TEST_P(EngineWithModel, GivesTheSameAnswersAfterAPrefixHit) {
   const auto engine = start(GetParam(), with(4, 64, 16384, true));
   const auto asks = some_asks(engine->model().config().vocab_size);
@@ -146,14 +200,15 @@ TEST_P(EngineWithModel, GivesTheSameAnswersAfterAPrefixHit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(TinyModels,
-                         EngineWithModel,
-                         testing::Values("glm-dsa-list", "deepseek-v32", "glm4-moe-lite", "qwen3"),
-                         [](const auto& param) {
-                           std::string name = param.param;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    TinyModels,
+    EngineWithModel,
+    ::testing::Values("glm-dsa-list", "deepseek-v32", "glm4-moe-lite", "qwen3"),
+    [](const auto& param) {
+      std::string name = param.param;
+      std::ranges::replace(name, '-', '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace baton

@@ -498,12 +498,12 @@ TEST(Engine, EndsWithTheDeviceAndTellsEveryone) {
 }
 
 // Many threads at once; run under TSan as well.
-TEST(Engine, TakesRequestsAndCancelsFromManyThreads) {
+void take_requests_and_cancels_from_many_threads(const ScriptedOptions& model) {
   EngineOptions options;
   options.max_num_seqs = 8;
   options.max_num_batched_tokens = 64;
   options.kv_cache_tokens = 640;
-  const auto engine = start(history(), options);
+  const auto engine = start(model, options);
   constexpr size_t kThreads = 4, kEach = 40;
   std::vector<Client> clients(kThreads * kEach);
   std::vector<std::thread> threads;
@@ -531,6 +531,14 @@ TEST(Engine, TakesRequestsAndCancelsFromManyThreads) {
   const EngineStats stats = engine->stats();
   EXPECT_EQ(stats.blocks_referenced, 0);
   EXPECT_EQ(stats.finished_length + stats.finished_abort, static_cast<int64_t>(clients.size()));
+}
+
+TEST(Engine, TakesRequestsAndCancelsFromManyThreads) {
+  ScriptedOptions model = history();
+  take_requests_and_cancels_from_many_threads(model);
+  model.tokens_per_step = 4;
+  model.wrong_draft_every = 3;
+  take_requests_and_cancels_from_many_threads(model);
 }
 
 }  // namespace

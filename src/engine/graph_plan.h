@@ -1,9 +1,9 @@
 // Which decode batches are captured and replayed. Owned by the model runner, engine thread.
 //
-// A decode step's shapes are rounded up to a grid: batch sizes 1, 2, 4, 8, 16, ... and contexts
-// of 4,096 tokens times a power of four, each ending at its limit. A captured graph holds its
-// addresses and shapes, so one graph serves every step of its cell; a cell is captured the
-// first time it is met.
+// A decode step's shapes are rounded up to a grid: batch sizes (in tokens, drafts included) 1, 2,
+// 4, 8, 16, ... and contexts of 4,096 tokens times a power of four, each ending at its limit. A
+// captured graph holds its addresses and shapes, so one graph serves every step of its cell; a cell
+// is captured the first time it is met.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@
 namespace baton {
 
 struct GraphCell {
-  int32_t batch = 0;    // sequences, padding included
+  int32_t batch = 0;    // tokens, padding included; as many sequences and rows of logits
   int32_t context = 0;  // upper bound of positions + 1
 
   auto operator<=>(const GraphCell&) const = default;
 };
 
-// The smallest cell that holds the step; limits are max_num_seqs and max_model_len.
+// The smallest cell that holds the step; limits are max_decode_tokens() and max_model_len.
 GraphCell graph_cell(int32_t batch, int32_t context, const GraphCell& limits);
 
 class GraphPlan {

@@ -147,7 +147,8 @@ void recorded_argmax(Queue& queue, const ArgmaxArgs& args) {
 
 class RecordedModel final : public Model {
  public:
-  RecordedModel() : layout_(make_block_layout({LayerCache::kPlain}, {}, {}, kRow)) {
+  explicit RecordedModel(int32_t drafts)
+      : drafts_(drafts), layout_(make_block_layout({LayerCache::kPlain}, {}, {}, kRow)) {
     config_.vocab_size = kVocab;
     config_.max_position_embeddings = 20000;
   }
@@ -162,8 +163,20 @@ class RecordedModel final : public Model {
     const Work work{context.batch, cache, context.sampled_rows, context.logits};
     dynamic_cast<RecordingQueue&>(context.queue).enqueue([work] { write_logits(work); });
   }
+  int32_t max_drafts() const override { return drafts_; }
+  // As many as the position says; for every fifth position a wrong one.
+  void draft(const DraftContext& context, std::vector<int32_t>& drafts) const override {
+    std::vector<int32_t> tokens(context.tokens.begin(), context.tokens.end());
+    const auto position = static_cast<int32_t>(tokens.size());
+    for (int32_t i = 0; i < std::min(drafts_, position % 9); ++i) {
+      tokens.push_back(next_token(tokens));
+      const bool is_wrong = tokens.size() % 5 == 0;
+      drafts.push_back(is_wrong ? (tokens.back() + 1) % kVocab : tokens.back());
+    }
+  }
 
  private:
+  int32_t drafts_;
   BlockLayout layout_;
   ModelConfig config_;
 };
@@ -179,20 +192,20 @@ const KernelTable& recorded_kernels() {
 }
 
 // Runs `count` requests of different lengths to their ends and compares them with themselves
-// computed alone. Returns how many steps were replays.
-int64_t run_requests(bool can_capture, bool enable_graphs, size_t count) {
+// computed alone.
+EngineStats run_requests(bool can_capture, bool enable_graphs, size_t count, int32_t drafts = 0) {
   EngineOptions options;
   options.max_num_seqs = 12;  // not a power of two: the grid ends at it
   options.max_num_batched_tokens = 100;
   options.kv_cache_tokens = 64 * 400;
   options.enable_graphs = enable_graphs;
-  auto engine = Engine::create(std::make_unique<RecordedModel>(),
+  auto engine = Engine::create(std::make_unique<RecordedModel>(drafts),
                                std::make_unique<RecordingDevice>(can_capture),
                                recorded_kernels(),
                                options);
   if (!engine) {
     ADD_FAILURE() << engine.error().message;
-    return -1;
+    return {};
   }
   std::mutex mutex;
   std::condition_variable changed;
@@ -220,7 +233,7 @@ int64_t run_requests(bool can_capture, bool enable_graphs, size_t count) {
   EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return done == count; }));
   for (size_t i = 0; i < count; ++i) EXPECT_EQ(outputs[i], expected[i]) << "request " << i;
   lock.unlock();
-  return (*engine)->stats().graph_replays;
+  return (*engine)->stats();
 }
 
 TEST(GraphPlan, RoundsBatchesAndContextsUpToTheirGrid) {
@@ -233,12 +246,28 @@ TEST(GraphPlan, RoundsBatchesAndContextsUpToTheirGrid) {
 }
 
 TEST(GraphPlan, ReplayedStepsGiveTheTokensOfEagerOnes) {
-  EXPECT_EQ(run_requests(true, false, 20), 0);
-  EXPECT_GT(run_requests(true, true, 20), 50);
+  EXPECT_EQ(run_requests(true, false, 20).graph_replays, 0);
+  EXPECT_GT(run_requests(true, true, 20).graph_replays, 50);
+}
+
+// SD-08: batches are counted in tokens, so a step with drafts has a graph whatever the number of
+// sequences. Eager are only the steps in which a prompt is computed.
+TEST(GraphPlan, ReplaysStepsWithDrafts) {
+  for (const size_t count : {2U, 5U, 12U}) {
+    const EngineStats stats = run_requests(true, true, count, 6);
+    EXPECT_GT(stats.accepted_drafts, 0);
+    EXPECT_GT(stats.draft_tokens, stats.accepted_drafts);
+    const EngineStats eager = run_requests(true, false, count, 6);
+    EXPECT_EQ(eager.graph_replays, 0);
+    EXPECT_EQ(eager.draft_tokens, stats.draft_tokens);
+    int64_t prompt_tokens = 0;
+    for (size_t i = 0; i < count; ++i) prompt_tokens += static_cast<int64_t>(5 + 13 * i);
+    EXPECT_LE(stats.steps - stats.graph_replays, 2 + prompt_tokens / 40);
+  }
 }
 
 TEST(GraphPlan, RunsEagerlyWhereCaptureFails) {
-  EXPECT_EQ(run_requests(false, true, 5), 0);
+  EXPECT_EQ(run_requests(false, true, 5).graph_replays, 0);
 }
 
 TEST(GraphPlan, CapturesEachCellOnce) {

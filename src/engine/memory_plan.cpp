@@ -6,6 +6,7 @@
 #include <string>
 
 #include "device/scratch.h"
+#include "engine/speculation.h"
 #include "kernels/tables.h"
 #include "kv_cache/block_pool.h"
 
@@ -53,24 +54,29 @@ StepSizes sizes_for(const Model& model,
   sizes.max_model_len = max_model_len;
   sizes.max_num_seqs = options.max_num_seqs;
   sizes.max_tokens = options.max_num_batched_tokens;
-  sizes.max_logit_rows = options.max_num_seqs + kPromptLogprobRows;
+  sizes.max_drafts = max_drafts(options.speculation, model);
+  // Drafts never fill more than a step's tokens.
+  sizes.max_draft_rows = static_cast<int32_t>(std::min<int64_t>(
+      int64_t{sizes.max_drafts} * sizes.max_num_seqs, (sizes.max_tokens - sizes.max_num_seqs) / 2));
+  sizes.max_logit_rows = sizes.max_decode_tokens() + kPromptLogprobRows;
   sizes.max_blocks = blocks_for_tokens(max_model_len);
   // A model may cut its work by context: the largest step is not always the one that needs most.
   for (int64_t context = kBlockTokens;; context *= 2) {
     const auto length = static_cast<int32_t>(std::min<int64_t>(context, max_model_len));
-    for (const int32_t tokens : {sizes.max_num_seqs, sizes.max_tokens}) {
+    for (const int32_t tokens : {sizes.max_decode_tokens(), sizes.max_tokens}) {
       sizes.scratch_bytes = std::max(sizes.scratch_bytes,
                                      scratch_for(model,
                                                  queue,
                                                  tokens,
                                                  std::min(tokens, sizes.max_logit_rows),
-                                                 sizes.max_num_seqs,
+                                                 sizes.max_decode_tokens(),
                                                  length));
     }
     if (length == max_model_len) break;
   }
+  // A replayed step with drafts is padded to as many sequences as tokens.
   const int64_t ints = 3 * static_cast<int64_t>(sizes.max_tokens) + sizes.max_logit_rows +
-                       sizes.max_num_seqs * sizes.max_blocks;
+                       sizes.max_decode_tokens() * sizes.max_blocks;
   sizes.input_bytes = static_cast<size_t>(ints) * sizeof(int32_t);
   sizes.logits_bytes =
       static_cast<size_t>(sizes.max_logit_rows * (model.config().vocab_size + 1)) * sizeof(float);
@@ -128,7 +134,9 @@ Status check_options(const Model& model, const EngineOptions& options) {
   status = expect(
       options.max_queued_requests >= 1, "max_queued_requests", ">= 1", options.max_queued_requests);
   if (!status) return status;
-  return expect(options.stream_interval >= 1, "stream_interval", ">= 1", options.stream_interval);
+  status = expect(options.stream_interval >= 1, "stream_interval", ">= 1", options.stream_interval);
+  if (!status) return status;
+  return check_speculation(options.speculation);
 }
 
 // What is known while trying values of max_model_len.

@@ -19,6 +19,8 @@ struct StepSizes {
   int32_t max_model_len = 0;
   int32_t max_num_seqs = 0;
   int32_t max_tokens = 0;      // of one step
+  int32_t max_drafts = 0;      // of one sequence
+  int32_t max_draft_rows = 0;  // of one step
   int32_t max_logit_rows = 0;  // of one step
   int64_t max_blocks = 0;      // of one sequence
   size_t scratch_bytes = 0;
@@ -27,6 +29,8 @@ struct StepSizes {
 
   size_t host_bytes = 0;  // staging of inputs and logits, where it is in the same memory
 
+  // Tokens of a step in which every sequence decodes: none computes more than this many.
+  int32_t max_decode_tokens() const { return max_num_seqs + max_draft_rows; }
   size_t device_bytes() const { return scratch_bytes + input_bytes + logits_bytes + host_bytes; }
 };
 

@@ -124,6 +124,25 @@ TEST(MemoryPlan, CountsStagingWhereItIsInTheSameMemory) {
   EXPECT_EQ(plan_for(64 * kMebi, {}, false)->sizes.host_bytes, 0U);
 }
 
+TEST(MemoryPlan, CountsTheRowsOfDrafts) {
+  EngineOptions options;
+  options.max_num_seqs = 8;
+  options.max_num_batched_tokens = 100;
+  options.max_model_len = 640;
+  const StepSizes without = plan_for(64 * kMebi, options)->sizes;
+  EXPECT_EQ(without.max_draft_rows, 0);
+  EXPECT_EQ(without.max_logit_rows, 8 + kPromptLogprobRows);
+  options.speculation = {.method = DraftMethod::kNgram, .num_speculative_tokens = 4};
+  const StepSizes with = plan_for(64 * kMebi, options)->sizes;
+  EXPECT_EQ(with.max_draft_rows, 32);
+  EXPECT_EQ(with.max_logit_rows, 40 + kPromptLogprobRows);
+  EXPECT_EQ(with.max_decode_tokens(), 40);
+  EXPECT_EQ(with.logits_bytes - without.logits_bytes, 32U * (1000 + 1) * sizeof(float));
+  EXPECT_GT(with.input_bytes, without.input_bytes);
+  options.speculation.num_speculative_tokens = 40;
+  EXPECT_EQ(plan_for(64 * kMebi, options)->sizes.max_draft_rows, 46);  // half of 100 - 8 tokens
+}
+
 TEST(MemoryPlan, RefusesOptionsThatCannotWork) {
   const auto message = [](auto set) {
     EngineOptions options;
@@ -145,6 +164,8 @@ TEST(MemoryPlan, RefusesOptionsThatCannotWork) {
   EXPECT_THAT(message([](auto& o) { o.kv_cache_memory_bytes = kMost; }),
               HasSubstr("--kv-cache-memory-bytes"));
   EXPECT_THAT(message([](auto& o) { o.kv_cache_tokens = kMost; }), HasSubstr("--kv-cache-tokens"));
+  EXPECT_THAT(message([](auto& o) { o.speculation.method = DraftMethod::kNgram; }),
+              HasSubstr("num_speculative_tokens"));
 }
 
 }  // namespace

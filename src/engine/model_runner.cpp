@@ -62,7 +62,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(const Model& model,
 bool ModelRunner::may_replay(const StepPlan& plan) const {
   if (!graphs_enabled_ || !graphs_.usable()) return false;
   return std::ranges::all_of(plan.items, [](const StepPlan::Item& item) {
-    return item.count == 1 && item.samples && !item.prompt_logprobs;
+    return item.count == 1 + item.drafts && item.samples && !item.prompt_logprobs;
   });
 }
 
@@ -72,10 +72,10 @@ Result<ModelRunner::Output> ModelRunner::run(const StepPlan& plan,
   bool replay = may_replay(plan);
   if (replay) {
     int32_t context = 0;
-    for (const StepPlan::Item& item : plan.items) context = std::max(context, item.first + 1);
-    cell = graph_cell(static_cast<int32_t>(plan.items.size()),
-                      context,
-                      {sizes_.max_num_seqs, sizes_.max_model_len});
+    for (const StepPlan::Item& item : plan.items) {
+      context = std::max(context, item.first + item.count);
+    }
+    cell = graph_cell(plan.tokens, context, {sizes_.max_decode_tokens(), sizes_.max_model_len});
   }
   const Step step = stage(plan, replay ? &cell : nullptr);
   queue_.copy(inputs_.data(),
@@ -133,13 +133,12 @@ void ModelRunner::stage_item(const StepPlan::Item& item, const Layout& layout, i
   const Sequence& from = *item.sequence;
   for (int32_t i = 0; i < item.count; ++i, ++next_token_) {
     const int32_t position = item.first + i;
-    ints[next_token_] = from.tokens[static_cast<size_t>(position)];
+    ints[next_token_] = from.token(position);
     ints[layout.positions() + next_token_] = position;
     ints[layout.sequence_of() + next_token_] = static_cast<int32_t>(sequence);
-    const bool is_last = i + 1 == item.count;
-    if (!item.prompt_logprobs && !(is_last && item.samples)) continue;
+    if (i < item.count - item.logit_rows()) continue;
     ints[layout.sampled_rows() + next_row_++] = static_cast<int32_t>(next_token_);
-    output_counts_.push_back(from.output_count());
+    output_counts_.push_back(std::max(0, position + 1 - from.prompt_tokens));
     request_ids_.push_back(from.request.id);
   }
   int32_t* table = ints + layout.block_table() + sequence * layout.max_blocks;
@@ -150,16 +149,18 @@ void ModelRunner::stage_item(const StepPlan::Item& item, const Layout& layout, i
 }
 
 // Padding sequences compute token 0 at position 0 of the scratch block; nobody reads their rows.
+// With drafts there are more of them than tokens to pad: the last ones compute nothing.
 void ModelRunner::stage_padding(const Layout& layout, int64_t first) {
   auto* ints = static_cast<int32_t*>(host_inputs_.data());
-  for (int64_t i = first; i < layout.sequences; ++i, ++next_token_, ++next_row_) {
-    ints[next_token_] = 0;
-    ints[layout.positions() + next_token_] = 0;
-    ints[layout.sequence_of() + next_token_] = static_cast<int32_t>(i);
-    ints[layout.sampled_rows() + next_row_] = static_cast<int32_t>(next_token_);
+  for (int64_t i = first; i < layout.sequences; ++i) {
     int32_t* table = ints + layout.block_table() + i * layout.max_blocks;
     std::fill(table, table + layout.max_blocks, -1);
     table[0] = kScratchBlock;
+    if (next_token_ == layout.tokens) continue;
+    ints[next_token_] = 0;
+    ints[layout.positions() + next_token_] = 0;
+    ints[layout.sequence_of() + next_token_] = static_cast<int32_t>(i);
+    ints[layout.sampled_rows() + next_row_++] = static_cast<int32_t>(next_token_++);
   }
 }
 

@@ -32,8 +32,7 @@ class ModelRunner {
                                                      const EnginePlan& plan,
                                                      bool enable_graphs);
 
-  // Rows of logits are numbered through the plan's items: `count` for one with prompt_logprobs,
-  // one for one that samples, none otherwise.
+  // Rows of logits are numbered through the plan's items, Item::logit_rows() each.
   struct Output {
     std::span<const int32_t> tokens;  // [rows] largest logit, -1 for a row that has none
     std::span<float> logits;          // [rows, vocab] on the host; only wanted rows are filled

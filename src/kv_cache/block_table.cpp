@@ -24,6 +24,15 @@ bool BlockTable::reserve(BlockPool& pool, int64_t tokens) {
   return true;
 }
 
+void BlockTable::shrink(int64_t tokens) {
+  const auto needed = static_cast<size_t>(blocks_for_tokens(tokens));
+  BATON_CHECK(needed >= published_, "giving back a registered block:", needed, published_);
+  while (refs_.size() > needed) {
+    refs_.pop_back();
+    ids_.pop_back();
+  }
+}
+
 void BlockTable::publish(PrefixIndex& index,
                          const PrefixScope& scope,
                          std::span<const int32_t> tokens,

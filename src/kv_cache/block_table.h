@@ -27,6 +27,8 @@ class BlockTable {
   void adopt(PrefixIndex::Match&& match);
   // Grows to hold `tokens`. False, and nothing taken, when the pool has too few blocks.
   [[nodiscard]] bool reserve(BlockPool& pool, int64_t tokens);
+  // Gives back what is not needed to hold `tokens`; registered blocks are.
+  void shrink(int64_t tokens);
   // Registers the blocks that the first `computed` of `tokens` fill and that are not yet known.
   void publish(PrefixIndex& index,
                const PrefixScope& scope,

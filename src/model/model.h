@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "device/device.h"
@@ -39,6 +40,13 @@ struct ForwardContext {
   const std::function<void(std::string_view name, int layer, ConstTensor)>* observe = nullptr;
 };
 
+// What a model may look at when it says which tokens are likely to follow; host values.
+struct DraftContext {
+  std::span<const int32_t> tokens;  // all that is known: prompt, then output
+  int32_t prompt_tokens = 0;
+  uint64_t request_id = 0;
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -49,6 +57,11 @@ class Model {
 
   // False when forward() needs host values of each step (scripted): it is then never captured.
   virtual bool supports_graphs() const { return true; }
+  // Drafts of the model's own for one sequence and step; 0: it has none.
+  virtual int32_t max_drafts() const { return 0; }
+  // Appends at most max_drafts() tokens. They may be wrong: that costs time, never changes output.
+  virtual void draft(const DraftContext& /*context*/, std::vector<int32_t>& /*drafts*/) const {}
+
   // Device memory that the loaded weights take; 0 when there are none.
   virtual int64_t weights_bytes() const { return 0; }
   // Of these, pages of files that are used where they are: the system counts them as available.

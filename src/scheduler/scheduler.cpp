@@ -19,9 +19,10 @@ Scheduler::Scheduler(const SchedulerLimits& limits, BlockPool& pool, PrefixIndex
     : limits_(limits), pool_(pool), index_(index) {
   BATON_CHECK(limits_.max_num_batched_tokens >= limits_.max_num_seqs,
               "a step must hold one token of every sequence");
-  BATON_CHECK(limits_.max_logit_rows >= limits_.max_num_seqs, limits_.max_logit_rows);
+  BATON_CHECK(limits_.max_prompt_logprob_rows > 0, limits_.max_prompt_logprob_rows);
   BATON_CHECK(blocks_for_tokens(limits_.max_model_len) <= pool_.total(),
               "the pool must hold one sequence of max_model_len");
+  counters_.accepted_at.resize(static_cast<size_t>(limits_.max_drafts));
 }
 
 Sequence& Scheduler::add(Request request) {
@@ -39,17 +40,20 @@ Sequence& Scheduler::add(Request request) {
   return added;
 }
 
-StepPlan Scheduler::plan() {
+StepPlan& Scheduler::plan() {
   ++step_;
-  StepPlan plan;
+  plan_.items.clear();
+  plan_.tokens = plan_.logit_rows = 0;
   make_room_by_priority();
-  if (continue_decoding(plan)) admit_waiting(plan);
-  share_budget(plan);
-  return plan;
+  const bool has_room = continue_decoding();
+  add_drafts();
+  if (has_room) admit_waiting();
+  share_budget();
+  return plan_;
 }
 
 // Returns false if it had to preempt: then nobody new enters in this step.
-bool Scheduler::continue_decoding(StepPlan& plan) {
+bool Scheduler::continue_decoding() {
   bool preempted = false;
   // Victims come from the back, at or behind i: what is before i stays.
   for (size_t i = 0; i < running_.size();) {
@@ -66,10 +70,37 @@ bool Scheduler::continue_decoding(StepPlan& plan) {
       preempted = true;
     }
     if (!here) continue;
-    plan_chunk(plan, sequence, 1);
+    plan_chunk(sequence, 1);
     ++i;
   }
   return !preempted;
+}
+
+// The plan holds the decoding sequences only, each with its one token.
+void Scheduler::add_drafts() {
+  int32_t left =
+      std::min((limits_.max_num_batched_tokens - plan_.tokens) / 2, limits_.max_draft_rows);
+  for (StepPlan::Item& item : plan_.items) {
+    item.drafts = draft_count(*item.sequence, left);
+    item.count += item.drafts;
+    plan_.tokens += item.drafts;
+    plan_.logit_rows += item.drafts;
+    left -= item.drafts;
+    counters_.drafts += item.drafts > 0 ? 1 : 0;
+    counters_.draft_tokens += item.drafts;
+  }
+}
+
+// How many of its drafts have a use and a place.
+int32_t Scheduler::draft_count(Sequence& sequence, int32_t most) {
+  // A step gives one token more than it has drafts.
+  const int32_t wanted = sequence.max_tokens - sequence.known() - 1;
+  const int32_t count =
+      std::min({static_cast<int32_t>(sequence.drafts.size()), limits_.max_drafts, wanted, most});
+  if (count <= 0) return 0;
+  if (sequence.blocks.reserve(pool_, sequence.known() + count)) return count;
+  const auto fits = sequence.blocks.capacity_tokens() - sequence.known();
+  return std::min(count, static_cast<int32_t>(fits));
 }
 
 // Running, and not among those that continue_decoding() has planned.
@@ -86,18 +117,18 @@ int32_t Scheduler::guaranteed(const Sequence& first, int32_t room) {
   return first.uncomputed() <= room ? first.uncomputed() : (room + 1) / 2;
 }
 
-void Scheduler::share_budget(StepPlan& plan) {
+void Scheduler::share_budget() {
   std::vector<Sequence*> prompts = prefilling();
   if (prompts.empty()) return;
-  const int32_t room = limits_.max_num_batched_tokens - plan.tokens;
+  const int32_t room = limits_.max_num_batched_tokens - plan_.tokens;
   Sequence& first = *prompts.front();
   prompts.erase(prompts.begin());
   std::ranges::sort(prompts, {}, [](const Sequence* s) {
     return std::tuple(s->request.priority, s->uncomputed(), s->arrival);
   });
   int32_t left = room - guaranteed(first, room);
-  for (Sequence* sequence : prompts) left -= plan_chunk(plan, *sequence, left);
-  plan_chunk(plan, first, limits_.max_num_batched_tokens - plan.tokens);
+  for (Sequence* sequence : prompts) left -= plan_chunk(*sequence, left);
+  plan_chunk(first, limits_.max_num_batched_tokens - plan_.tokens);
 }
 
 // Whether share_budget() would give it something in this step.
@@ -111,8 +142,8 @@ bool Scheduler::would_compute_now(const Sequence& candidate, int32_t room) const
   return ahead < room;
 }
 
-void Scheduler::admit_waiting(const StepPlan& plan) {
-  const int32_t room = limits_.max_num_batched_tokens - plan.tokens;
+void Scheduler::admit_waiting() {
+  const int32_t room = limits_.max_num_batched_tokens - plan_.tokens;
   std::vector<Sequence*> passed;
   for (size_t i = 0; i < waiting_.size();) {
     if (running_.size() >= static_cast<size_t>(limits_.max_num_seqs)) return;
@@ -207,6 +238,7 @@ void Scheduler::preempt(Sequence& sequence) {
   auto taken = take(running_, sequence);
   taken->blocks.clear();
   taken->computed = 0;  // recomputed later; what the prefix index still has is found again
+  taken->drafts.clear();
   taken->state = SequenceState::kWaiting;
   ++taken->preemptions;
   ++counters_.preemptions;
@@ -214,59 +246,73 @@ void Scheduler::preempt(Sequence& sequence) {
 }
 
 // Plans as much of the sequence as budget and logit rows allow; returns how many tokens.
-int32_t Scheduler::plan_chunk(StepPlan& plan, Sequence& sequence, int32_t budget) {
+int32_t Scheduler::plan_chunk(Sequence& sequence, int32_t budget) {
   int32_t count = std::min(sequence.uncomputed(), budget);
   const bool all_rows = sequence.wants_prompt_logprobs();
   if (all_rows) {
-    // One row stays for every sequence that may sample in this step.
-    int32_t rows = limits_.max_logit_rows - limits_.max_num_seqs;
-    for (const StepPlan::Item& item : plan.items) rows -= item.prompt_logprobs ? item.count : 0;
+    int32_t rows = limits_.max_prompt_logprob_rows;
+    for (const StepPlan::Item& item : plan_.items) rows -= item.prompt_logprobs ? item.count : 0;
     // The very last row is a sampling row as well.
     count = std::min(count, std::max(rows, 0));
   }
   if (count <= 0) return 0;
-  const bool samples = count == sequence.uncomputed();
-  plan.items.push_back({&sequence, sequence.computed, count, samples, all_rows});
-  plan.tokens += count;
-  plan.logit_rows += all_rows ? count : (samples ? 1 : 0);
+  plan_.items.push_back({.sequence = &sequence,
+                         .first = sequence.computed,
+                         .count = count,
+                         .samples = count == sequence.uncomputed(),
+                         .prompt_logprobs = all_rows});
+  plan_.tokens += count;
+  plan_.logit_rows += plan_.items.back().logit_rows();
   sequence.planned_step = step_;
   return count;
 }
 
-std::vector<Finished> Scheduler::commit(const StepPlan& plan, std::vector<Sampled> sampled) {
-  std::vector<Finished> finished;
-  size_t next = 0;
-  for (const StepPlan::Item& item : plan.items) {
-    Sampled* result = nullptr;
-    if (item.samples) {
-      BATON_CHECK(next < sampled.size(), "fewer samples than the plan has");
-      result = &sampled[next++];
-    }
-    if (auto ended = commit_item(item, result)) finished.push_back(*std::move(ended));
+Scheduler::Accepted Scheduler::accept(StepPlan::Item& item, int32_t token) {
+  Sequence& sequence = *item.sequence;
+  const int32_t row = item.used_rows++;
+  BATON_CHECK(item.samples && row <= item.drafts, row, "of", item.drafts, "drafts");
+  item.verdict = judge(sequence, token, limits_.eos_token_ids);
+  if (!item.verdict.append && !item.verdict.stop_token) return {};
+  if (item.verdict.append) sequence.tokens.push_back(token);
+  const bool was_drafted = row < item.drafts && sequence.drafts[static_cast<size_t>(row)] == token;
+  if (was_drafted) {
+    ++counters_.accepted_drafts;
+    ++counters_.accepted_at[static_cast<size_t>(row)];
   }
-  BATON_CHECK(next == sampled.size(), next, "of", sampled.size(), "samples used");
+  return {.is_output = true, .goes_on = was_drafted && !item.verdict.finish};
+}
+
+std::vector<Finished> Scheduler::commit(const StepPlan& plan) {
+  std::vector<Finished> finished;
+  for (const StepPlan::Item& item : plan.items) {
+    BATON_CHECK(!item.samples || item.error || item.used_rows > 0, "an item was not sampled from");
+    if (auto ended = commit_item(item)) finished.push_back(*std::move(ended));
+  }
   return finished;
 }
 
-std::optional<Finished> Scheduler::commit_item(const StepPlan::Item& item, Sampled* sampled) {
+std::optional<Finished> Scheduler::commit_item(const StepPlan::Item& item) {
   Sequence& sequence = *item.sequence;
-  sequence.computed += item.count;
+  // Of the drafts those count behind which a row was used: they are known tokens now.
+  sequence.computed += item.count - item.drafts + std::max(0, item.used_rows - 1);
+  sequence.drafts.clear();
   Finished end;
-  if (sampled != nullptr && sampled->error) {
+  if (item.error) {
     // What led to bad logits is not offered to others: any of its rows may hold a NaN.
     sequence.blocks.forget(index_);
     end.reason = FinishReason::kError;
-    end.error = std::move(sampled->error);
+    end.error = item.error;
   } else {
     if (limits_.enable_prefix_caching) {
       sequence.blocks.publish(index_, sequence.scope, sequence.tokens, sequence.computed);
     }
-    if (sampled == nullptr) return std::nullopt;
-    const Verdict verdict = judge(sequence, sampled->token, limits_.eos_token_ids);
-    if (verdict.append) sequence.tokens.push_back(sampled->token);
-    if (!verdict.finish) return std::nullopt;
-    end.reason = *verdict.finish;
-    end.stop_token = verdict.stop_token;
+    if (!item.verdict.finish) {
+      // Blocks for drafts are held for one step only.
+      if (item.drafts > 0) sequence.blocks.shrink(sequence.known());
+      return std::nullopt;
+    }
+    end.reason = *item.verdict.finish;
+    end.stop_token = item.verdict.stop_token;
   }
   end.sequence = take(running_, sequence);
   end.sequence->blocks.clear();

@@ -8,6 +8,14 @@
 // short prompt behind a very long one gets in at once, and the long one never gets less than
 // half.
 //
+// Drafts. A decoding sequence may bring tokens that are likely to follow. The step computes them
+// behind the last known one and gives logits at each: row 0 says what follows the known tokens,
+// row i what follows if the first i drafts are right. accept() takes the sampled tokens row by
+// row and says whether the next row still counts. So the tokens are those of steps without
+// drafts. Drafts are extra: they get at most half of the tokens that decoding leaves, and no
+// block by preemption. What the device wrote for a wrong draft lies behind `computed`: nothing
+// reads or registers it before it is overwritten.
+//
 // Memory. A sequence is admitted when the pool holds blocks for all its known tokens, and takes
 // them then; after that it grows one block at a time. When one cannot grow, the last in order
 // that this step has not planned is preempted: its blocks go back (computed ones stay in the
@@ -34,32 +42,38 @@ struct SchedulerLimits {
   int32_t max_model_len = 0;
   int32_t max_num_seqs = 64;
   int32_t max_num_batched_tokens = 4096;
-  // Rows of logits in one step: one per sampled sequence, and one per prompt token whose
-  // logprob is wanted. At least max_num_seqs.
-  int32_t max_logit_rows = 64;
+  // Rows of logits in one step, besides one per sequence.
+  int32_t max_prompt_logprob_rows = 64;  // prompt tokens whose logprob is wanted
+  int32_t max_draft_rows = 0;            // drafts of all sequences
+  int32_t max_drafts = 0;                // of one sequence
   bool enable_prefix_caching = true;
   std::vector<int32_t> eos_token_ids;
 };
 
 struct StepPlan {
-  // Compute tokens [first, first + count); if that reaches the last known token, sample one
-  // more. Prompt chunks and decode steps are the same thing.
+  // Compute tokens [first, first + count), the last `drafts` of which are drafts; if the others
+  // reach the last known token, sample what follows it. Prompt chunks and decode steps are the
+  // same thing.
   struct Item {
     Sequence* sequence;
     int32_t first;
     int32_t count;
     bool samples;
     bool prompt_logprobs;  // logits of every token of the chunk are wanted
+    int32_t drafts = 0;    // only where it samples and wants no prompt logprobs
+
+    // What sampling made of it.
+    int32_t used_rows = 0;            // rows whose token was given to accept()
+    Verdict verdict = {};             // of the last of them
+    std::optional<Error> error = {};  // the next row has no token: the sequence ends with kError
+
+    int32_t logit_rows() const { return prompt_logprobs ? count : (samples ? 1 + drafts : 0); }
+    // The first of its rows that is sampled from, if it samples.
+    int32_t first_sampled_row() const { return logit_rows() - 1 - drafts; }
   };
   std::vector<Item> items;
   int32_t tokens = 0;
   int32_t logit_rows = 0;
-};
-
-// What sampling gave for one item that samples.
-struct Sampled {
-  int32_t token = -1;
-  std::optional<Error> error = std::nullopt;  // this sequence ends with kError
 };
 
 struct Finished {
@@ -73,6 +87,10 @@ struct SchedulerCounters {
   int64_t preemptions = 0;
   int64_t prefix_cache_queries = 0;
   int64_t prefix_cache_hits = 0;
+  int64_t drafts = 0;                // steps of a sequence that had drafts
+  int64_t draft_tokens = 0;          // drafts computed
+  int64_t accepted_drafts = 0;       // of these, in the output
+  std::vector<int64_t> accepted_at;  // the same by place in the draft: [max_drafts]
 };
 
 class Scheduler {
@@ -84,11 +102,18 @@ class Scheduler {
   // comes back in a Finished.
   Sequence& add(Request request);
 
-  StepPlan plan();
+  // Valid until the next plan().
+  StepPlan& plan();
 
-  // `sampled` has one entry per item that samples, in order. Appends tokens, registers full
-  // blocks and takes out what ended. The plan is used up.
-  std::vector<Finished> commit(const StepPlan& plan, std::vector<Sampled> sampled);
+  // The token that was sampled from the item's next row of logits.
+  struct Accepted {
+    bool is_output = false;  // appended to the sequence's tokens, or the stop that ends it
+    bool goes_on = false;    // the draft behind it was right: the next row is to be sampled from
+  };
+  Accepted accept(StepPlan::Item& item, int32_t token);
+  // Every item that samples has had a token accepted, or has an error. Registers full blocks and
+  // takes out what ended. The plan is used up.
+  std::vector<Finished> commit(const StepPlan& plan);
 
   // Takes a request out in any state, between commit() and plan(). Null: not here.
   std::unique_ptr<Sequence> remove(RequestId id);
@@ -97,6 +122,7 @@ class Scheduler {
 
   bool idle() const { return waiting_.empty() && running_.empty(); }
   size_t running() const { return running_.size(); }
+  std::span<const std::unique_ptr<Sequence>> running_sequences() const { return running_; }
   size_t waiting() const { return waiting_.size(); }
   const SchedulerCounters& counters() const { return counters_; }
 
@@ -106,11 +132,13 @@ class Scheduler {
  private:
   using Sequences = std::vector<std::unique_ptr<Sequence>>;  // sorted by Sequence::before
 
-  bool continue_decoding(StepPlan& plan);
+  bool continue_decoding();
+  void add_drafts();
+  int32_t draft_count(Sequence& sequence, int32_t most);
   std::vector<Sequence*> prefilling() const;
   static int32_t guaranteed(const Sequence& first, int32_t room);
-  void share_budget(StepPlan& plan);
-  void admit_waiting(const StepPlan& plan);
+  void share_budget();
+  void admit_waiting();
   bool would_compute_now(const Sequence& candidate, int32_t room) const;
   void make_room_by_priority();
   bool reserve_blocks(Sequence& sequence);
@@ -118,8 +146,8 @@ class Scheduler {
   bool grow(Sequence& sequence);
   Sequence& victim();
   void preempt(Sequence& sequence);
-  int32_t plan_chunk(StepPlan& plan, Sequence& sequence, int32_t budget);
-  std::optional<Finished> commit_item(const StepPlan::Item& item, Sampled* sampled);
+  int32_t plan_chunk(Sequence& sequence, int32_t budget);
+  std::optional<Finished> commit_item(const StepPlan::Item& item);
   std::unique_ptr<Sequence> take(Sequences& from, const Sequence& sequence);
   static void insert_sorted(Sequences& into, std::unique_ptr<Sequence> sequence);
 
@@ -128,6 +156,7 @@ class Scheduler {
   PrefixIndex& index_;
   Sequences waiting_;
   Sequences running_;
+  StepPlan plan_;
   SchedulerCounters counters_;
   uint64_t next_arrival_ = 0;
   uint64_t step_ = 0;

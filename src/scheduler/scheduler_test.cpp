@@ -31,6 +31,7 @@ class Simulation {
     int32_t max_num_batched_tokens = 128;
     bool caching = true;
     uint64_t vocab = 1000;
+    int32_t max_drafts = 0;  // add_drafts() says which
   };
   explicit Simulation(const Setup& setup)
       : setup_(setup),
@@ -39,7 +40,9 @@ class Simulation {
         scheduler_({.max_model_len = setup.max_model_len,
                     .max_num_seqs = setup.max_num_seqs,
                     .max_num_batched_tokens = setup.max_num_batched_tokens,
-                    .max_logit_rows = setup.max_num_seqs + 16,
+                    .max_prompt_logprob_rows = 16,
+                    .max_draft_rows = setup.max_drafts * setup.max_num_seqs,
+                    .max_drafts = setup.max_drafts,
                     .enable_prefix_caching = setup.caching,
                     .eos_token_ids = {kEos}},
                    pool_,
@@ -63,41 +66,55 @@ class Simulation {
     return id;
   }
 
-  // One step. Items of the plan are kept for the test to look at.
-  const StepPlan& step() {
-    plan_ = scheduler_.plan();
-    ran_.clear();
-    int32_t tokens = 0, rows = 0;
-    std::set<const Sequence*> seen;
-    std::vector<Sampled> sampled;
-    for (const StepPlan::Item& item : plan_.items) {
-      EXPECT_TRUE(seen.insert(item.sequence).second) << "planned twice";
-      EXPECT_GT(item.count, 0);
-      EXPECT_EQ(item.first, item.sequence->computed);
-      EXPECT_EQ(item.samples, item.first + item.count == item.sequence->known());
-      tokens += item.count;
-      rows += item.prompt_logprobs ? item.count : item.samples;
-      ran_[item.sequence->request.id] = item.count;
-      run(item);
-      if (!item.samples) continue;
-      if (fail_next_ && item.sequence->output_count() > 0) {
-        fail_next_ = false;
-        sampled.push_back({-1, internal_error("bad logits")});
-      } else {
-        sampled.push_back({next_token(item.sequence->tokens, setup_.vocab)});
+  // What `draft(i)` says is right for the i-th draft is, the others are wrong. For every sequence
+  // that decodes.
+  template <typename Draft>
+  void add_drafts(int32_t count, const Draft& is_right) {
+    for (const auto& sequence : scheduler_.running_sequences()) {
+      if (!sequence->decoding()) continue;
+      std::vector<int32_t> tokens = sequence->tokens;
+      for (int32_t i = 0; i < count; ++i) {
+        tokens.push_back(next_token(tokens, setup_.vocab));
+        const auto other = (tokens.back() + 1) % static_cast<int32_t>(setup_.vocab);
+        sequence->drafts.push_back(is_right(i) ? tokens.back() : other);
       }
     }
-    EXPECT_EQ(tokens, plan_.tokens);
-    EXPECT_EQ(rows, plan_.logit_rows);
+  }
+
+  // One step. Items of the plan are kept for the test to look at.
+  const StepPlan& step() {
+    plan_ = &scheduler_.plan();
+    ran_.clear();
+    int32_t tokens = 0, rows = 0, draft_rows = 0;
+    std::set<const Sequence*> seen;
+    for (StepPlan::Item& item : plan_->items) {
+      EXPECT_TRUE(seen.insert(item.sequence).second) << "planned twice";
+      EXPECT_GT(item.count, item.drafts);
+      EXPECT_EQ(item.first, item.sequence->computed);
+      EXPECT_EQ(item.samples, item.first + item.count - item.drafts == item.sequence->known());
+      tokens += item.count;
+      rows += item.logit_rows();
+      draft_rows += item.drafts;
+      ran_[item.sequence->request.id] = item.count;
+      run(item);
+      if (item.samples) sample(item);
+    }
+    EXPECT_EQ(tokens, plan_->tokens);
+    EXPECT_EQ(rows, plan_->logit_rows);
     EXPECT_LE(tokens, setup_.max_num_batched_tokens);
-    EXPECT_LE(rows, setup_.max_num_seqs + 16);
+    EXPECT_LE(rows - draft_rows, setup_.max_num_seqs + 16);
+    EXPECT_LE(draft_rows, setup_.max_drafts * setup_.max_num_seqs);
     EXPECT_LE(scheduler_.running(), static_cast<size_t>(setup_.max_num_seqs));
-    EXPECT_FALSE(plan_.items.empty() && !scheduler_.idle()) << "nothing to do, but not idle";
-    for (Finished& finished : scheduler_.commit(plan_, std::move(sampled))) {
+    EXPECT_FALSE(plan_->items.empty() && !scheduler_.idle()) << "nothing to do, but not idle";
+    for (Finished& finished : scheduler_.commit(*plan_)) {
       if (!finished.error) expect_right_output(*finished.sequence, finished.reason);
       finished_[finished.sequence->request.id] = std::move(finished);
     }
-    return plan_;
+    for (const auto& sequence : scheduler_.running_sequences()) {
+      EXPECT_TRUE(sequence->drafts.empty());
+      EXPECT_LE(sequence->blocks.size(), blocks_for_tokens(sequence->known()));
+    }
+    return *plan_;
   }
 
   // The next decoding sequence gets bad logits.
@@ -121,8 +138,19 @@ class Simulation {
   std::vector<int32_t> prompt(RequestId id) const { return prompts_.at(id); }
   Scheduler& scheduler() { return scheduler_; }
   BlockPool& pool() { return pool_; }
+  PrefixIndex& index() { return index_; }
 
  private:
+  void sample(StepPlan::Item& item) {
+    if (fail_next_ && item.sequence->output_count() > 0) {
+      fail_next_ = false;
+      item.error = internal_error("bad logits");
+      return;
+    }
+    while (scheduler_.accept(item, next_token(item.sequence->tokens, setup_.vocab)).goes_on) {
+    }
+  }
+
   void run(const StepPlan::Item& item) {
     const Sequence& sequence = *item.sequence;
     ASSERT_GE(sequence.blocks.capacity_tokens(), item.first + item.count);
@@ -135,7 +163,7 @@ class Simulation {
       ASSERT_EQ(slot(p), sequence.tokens[static_cast<size_t>(p)]) << "position " << p;
     }
     for (int32_t p = item.first; p < item.first + item.count; ++p) {
-      slot(p) = sequence.tokens[static_cast<size_t>(p)];
+      slot(p) = sequence.token(p);
     }
   }
 
@@ -167,7 +195,7 @@ class Simulation {
   PrefixIndex index_;
   Scheduler scheduler_;
   std::vector<int32_t> slots_;  // token written per slot of the device buffer
-  StepPlan plan_;
+  StepPlan* plan_ = nullptr;
   std::map<RequestId, int32_t> ran_;
   std::map<RequestId, std::vector<int32_t>> prompts_;
   std::map<RequestId, SamplingParams> params_;
@@ -396,15 +424,13 @@ TEST(Scheduler, EndsOnlyTheSequenceWhoseSampleIsBad) {
   Simulation sim({});
   sim.add(numbered(70), generate(20));
   sim.add(numbered(80, 300), generate(20));
-  auto plan = sim.scheduler().plan();
+  StepPlan& plan = sim.scheduler().plan();
   ASSERT_EQ(plan.items.size(), 2U);
   // Only one of the two samples in this step: both prompts do not fit in 128 tokens.
-  std::vector<Sampled> sampled;
-  for (const auto& item : plan.items) {
-    if (item.samples) sampled.push_back({-1, internal_error("nan")});
+  for (auto& item : plan.items) {
+    if (item.samples) item.error = internal_error("nan");
   }
-  ASSERT_EQ(sampled.size(), 1U);
-  const auto finished = sim.scheduler().commit(plan, std::move(sampled));
+  const auto finished = sim.scheduler().commit(plan);
   ASSERT_EQ(finished.size(), 1U);
   EXPECT_EQ(finished[0].reason, FinishReason::kError);
   EXPECT_NE(finished[0].sequence, nullptr);
@@ -451,26 +477,140 @@ TEST(Scheduler, FindsTheWholeHistoryOfAnAgentSessionInEveryTurn) {
 
 // 30 requests of random priority and length in a pool for about 2.5 of them.
 TEST(Scheduler, SurvivesPrioritiesInATinyPool) {
-  for (uint32_t seed = 0; seed < 20; ++seed) {
+  for (uint32_t seed = 0; seed < 40; ++seed) {
     std::mt19937 random(seed);
-    Simulation sim({.blocks = 13, .max_model_len = 400, .max_num_seqs = 6});
+    Simulation sim({.blocks = 13,
+                    .max_model_len = 400,
+                    .max_num_seqs = 6,
+                    .max_drafts = seed % 2 == 0 ? 0 : 3});
+    const auto step = [&] {
+      sim.add_drafts(3, [&](int32_t) { return random() % 4 != 0; });
+      sim.step();
+    };
     for (int i = 0; i < 30; ++i) {
       const auto length = static_cast<size_t>(10 + random() % 290);
       sim.add(numbered(length, static_cast<int32_t>(random() % 500)),
               generate(20 + i),
               static_cast<int32_t>(random() % 11) - 5);
-      sim.step();
+      step();
     }
-    sim.run_until_idle();
+    while (!sim.scheduler().idle()) step();
+    sim.expect_sound();
     for (RequestId id = 1; id <= 30; ++id) EXPECT_NE(sim.finished(id), nullptr);
   }
 }
 
+TEST(SchedulerDrafts, AreAcceptedAsFarAsTheyAreRight) {
+  for (int32_t right = 0; right <= 5; ++right) {
+    Simulation sim({.max_drafts = 5});
+    const RequestId id = sim.add(numbered(20), generate(30));
+    sim.step();
+    sim.add_drafts(5, [&](int32_t i) { return i != right; });
+    sim.step();
+    EXPECT_EQ(sim.ran(id), 6);
+    const Sequence& sequence = *sim.scheduler().running_sequences()[0];
+    EXPECT_EQ(sequence.output_count(), 1 + right + 1);
+    EXPECT_TRUE(sequence.decoding());
+    const SchedulerCounters& counters = sim.scheduler().counters();
+    EXPECT_EQ(counters.drafts, 1);
+    EXPECT_EQ(counters.draft_tokens, 5);
+    EXPECT_EQ(counters.accepted_drafts, right);
+    for (int32_t i = 0; i < 5; ++i) {
+      EXPECT_EQ(counters.accepted_at[static_cast<size_t>(i)], i < right ? 1 : 0);
+    }
+    sim.run_until_idle();  // compares the output
+  }
+}
+
+// 40 tokens in as many steps, or in eight, and the same end at every limit.
+TEST(SchedulerDrafts, EndWhereStepsOfOneTokenWouldEnd) {
+  for (int32_t max_tokens = 1; max_tokens <= 40; ++max_tokens) {
+    for (const uint64_t vocab : {5U, 1000U}) {  // of five tokens one is eos: it ends soon
+      Simulation sim({.vocab = vocab, .max_drafts = 4});
+      SamplingParams sampling;
+      sampling.max_tokens = max_tokens;
+      sampling.min_tokens = max_tokens / 2;
+      const RequestId id = sim.add(numbered(20 + static_cast<size_t>(max_tokens)), sampling);
+      int32_t steps = 0;
+      for (; !sim.scheduler().idle(); ++steps) {
+        sim.add_drafts(4, [](int32_t) { return true; });
+        sim.step();
+      }
+      EXPECT_LE(steps, 1 + (max_tokens + 3) / 5);
+      ASSERT_NE(sim.finished(id), nullptr);
+      EXPECT_EQ(sim.pool().referenced(), 0);
+    }
+  }
+}
+
+TEST(SchedulerDrafts, OfAWrongRunEnterNoIndex) {
+  Simulation sim({.max_drafts = 8});
+  const RequestId id = sim.add(numbered(61), generate(40));
+  sim.step();
+  ASSERT_EQ(sim.index().size(), 0U);
+  sim.add_drafts(8, [](int32_t) { return false; });  // positions 62 to 69: across the border
+  sim.step();
+  EXPECT_EQ(sim.ran(id), 9);
+  EXPECT_EQ(sim.index().size(), 0U);
+  const Sequence& sequence = *sim.scheduler().running_sequences()[0];
+  EXPECT_EQ(sequence.computed, 62);
+  EXPECT_EQ(sequence.blocks.size(), 1) << "the block for drafts goes back";
+  sim.add_drafts(8, [](int32_t) { return true; });
+  sim.step();
+  EXPECT_EQ(sim.index().size(), 1U);
+  sim.run_until_idle();
+  const RequestId again = sim.add(sim.finished(id)->sequence->tokens, generate(2));
+  sim.run_until_idle();  // compares what the found blocks hold
+  EXPECT_EQ(sim.finished(again)->sequence->cached_tokens, 64);
+}
+
+TEST(SchedulerDrafts, AreDroppedRatherThanPreempt) {
+  Simulation sim({.blocks = 3, .max_model_len = 192, .max_num_seqs = 2, .max_drafts = 8});
+  const RequestId a = sim.add(numbered(60), generate(30));
+  const RequestId b = sim.add(numbered(58, 300), generate(40));
+  sim.step();
+  sim.add_drafts(8, [](int32_t) { return false; });
+  sim.step();
+  EXPECT_EQ(sim.ran(a), 9);  // its drafts took the last block for this step
+  EXPECT_EQ(sim.ran(b), 6);  // so those of b end with its block
+  EXPECT_EQ(sim.scheduler().counters().preemptions, 0);
+  sim.run_until_idle();
+}
+
+TEST(SchedulerDrafts, LeavePromptsHalfOfWhatDecodingLeaves) {
+  Simulation sim(
+      {.blocks = 60, .max_model_len = 2000, .max_num_batched_tokens = 20, .max_drafts = 8});
+  for (int i = 0; i < 6; ++i) sim.add(numbered(3, i * 100), generate(200));
+  for (int i = 0; i < 2; ++i) sim.step();
+  const RequestId prompt = sim.add(numbered(200, 700), generate(1));
+  for (int i = 0; i < 5; ++i) {
+    sim.add_drafts(8, [](int32_t) { return true; });
+    const StepPlan& plan = sim.step();
+    EXPECT_EQ(plan.tokens, 20);
+    EXPECT_EQ(sim.ran(prompt), 7);  // of the 14 that six decoding sequences leave
+  }
+}
+
+TEST(SchedulerDrafts, AreForgottenByPreemption) {
+  Simulation sim({.blocks = 4, .max_model_len = 256, .max_num_seqs = 2, .max_drafts = 4});
+  const RequestId low = sim.add(numbered(100), generate(60), 1);
+  for (int i = 0; i < 4; ++i) sim.step();
+  sim.add_drafts(4, [](int32_t) { return true; });
+  const RequestId high = sim.add(numbered(150, 400), generate(5), 0);
+  sim.step();
+  EXPECT_EQ(sim.scheduler().counters().preemptions, 1);
+  EXPECT_EQ(sim.ran(low), 0);
+  EXPECT_EQ(sim.scheduler().counters().draft_tokens, 0);
+  sim.run_until_idle();
+  EXPECT_NE(sim.finished(low), nullptr);
+  EXPECT_NE(sim.finished(high), nullptr);
+}
+
 // Everything at once: shared prefixes, salts, priorities, cancellation, prompt logprobs,
-// preemption, stops. Every output must equal the one computed alone.
+// preemption, stops, right and wrong drafts. Every output must equal the one computed alone.
 TEST(Scheduler, KeepsItsInvariantsForTenThousandRandomRounds) {
   int rounds = 0;
-  int64_t preemptions = 0, hits = 0;
+  int64_t preemptions = 0, hits = 0, accepted = 0, rejected = 0;
   for (uint32_t seed = 0; rounds < 10000; ++seed) {
     std::mt19937 random(seed);
     const auto pick = [&](uint32_t n) { return static_cast<int32_t>(random() % n); };
@@ -479,7 +619,8 @@ TEST(Scheduler, KeepsItsInvariantsForTenThousandRandomRounds) {
                     .max_num_seqs = 1 + pick(8),
                     .max_num_batched_tokens = 16 + pick(200),
                     .caching = pick(4) != 0,
-                    .vocab = static_cast<uint64_t>(2 + pick(60))});
+                    .vocab = static_cast<uint64_t>(2 + pick(60)),
+                    .max_drafts = pick(3) == 0 ? 0 : 1 + pick(9)});
     std::vector<RequestId> open;
     for (int round = 0; round < 250; ++round, ++rounds) {
       while (pick(3) == 0) {
@@ -499,6 +640,7 @@ TEST(Scheduler, KeepsItsInvariantsForTenThousandRandomRounds) {
         sim.scheduler().remove(open[static_cast<size_t>(pick(static_cast<uint32_t>(open.size())))]);
       }
       if (pick(20) == 0) sim.fail_next();
+      sim.add_drafts(pick(12), [&](int32_t) { return pick(5) != 0; });
       sim.step();
       if (testing::Test::HasFailure()) FAIL() << "seed " << seed << " round " << round;
       if (round % 16 == 0) sim.expect_sound();
@@ -506,10 +648,14 @@ TEST(Scheduler, KeepsItsInvariantsForTenThousandRandomRounds) {
     sim.run_until_idle();
     preemptions += sim.scheduler().counters().preemptions;
     hits += sim.scheduler().counters().prefix_cache_hits;
+    accepted += sim.scheduler().counters().accepted_drafts;
+    rejected += sim.scheduler().counters().draft_tokens;
     EXPECT_EQ(sim.pool().free() + sim.pool().cached(), sim.pool().total());
   }
   EXPECT_GT(preemptions, 100);
   EXPECT_GT(hits, 10000);
+  EXPECT_GT(accepted, 1000);
+  EXPECT_GT(rejected - accepted, 1000);
 }
 
 }  // namespace

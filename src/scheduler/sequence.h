@@ -18,6 +18,9 @@ enum class SequenceState : uint8_t { kWaiting, kRunning };
 struct Sequence {
   Request request;              // prompt moved into `tokens`
   std::vector<int32_t> tokens;  // prompt, then what was generated
+  // What may follow `tokens`, for the next step only: filled between commit() and plan(), gone
+  // with the step or when the sequence is preempted.
+  std::vector<int32_t> drafts;
   int32_t prompt_tokens = 0;
   int32_t max_tokens = 0;  // of prompt and output together
   int32_t computed = 0;    // tokens whose KV is in the blocks
@@ -35,7 +38,13 @@ struct Sequence {
   int32_t known() const { return static_cast<int32_t>(tokens.size()); }
   int32_t output_count() const { return known() - prompt_tokens; }
   int32_t uncomputed() const { return known() - computed; }
-  // One token to go, the last one known: each step then gives one token.
+  // Of what is known, and behind it of the drafts.
+  int32_t token(int32_t position) const {
+    return position < known() ? tokens[static_cast<size_t>(position)]
+                              : drafts[static_cast<size_t>(position - known())];
+  }
+  // One token to go, the last one known: each step then gives one token, and one more for every
+  // draft that is right.
   bool decoding() const { return uncomputed() == 1 && output_count() > 0; }
   bool wants_prompt_logprobs() const {
     return request.sampling.prompt_logprobs >= 0 && output_count() == 0;

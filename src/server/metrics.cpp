@@ -77,6 +77,18 @@ class Page {
   void counter(std::string_view name, std::string_view help, int64_t value) {
     number(name, "counter", help, static_cast<double>(value));
   }
+  // One sample for each entry, labelled with its place.
+  void counters(std::string_view name,
+                std::string_view help,
+                std::string_view label,
+                const std::vector<int64_t>& values) {
+    append_head(text_, name, "counter", help);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const std::string labels =
+          labels_ + "," + std::string(label) + "=\"" + std::to_string(i) + "\"";
+      append_sample(text_, name, labels, static_cast<double>(values[i]));
+    }
+  }
   void histogram(std::string_view name, std::string_view help, const Histogram& histogram) {
     append_head(text_, name, "histogram", help);
     histogram.append(text_, name, labels_);
@@ -132,6 +144,20 @@ void append_engine(Page& page, const EngineStats& stats, const MetricsContext& c
   page.counter("baton:engine_steps_total", "Engine steps.", stats.steps);
   page.counter(
       "baton:graph_replays_total", "Steps replayed from a captured graph.", stats.graph_replays);
+}
+
+void append_speculation(Page& page, const EngineStats& stats) {
+  page.counter("vllm:spec_decode_num_drafts_total",
+               "Steps of a sequence that verified drafts.",
+               stats.drafts);
+  page.counter("vllm:spec_decode_num_draft_tokens_total", "Drafts verified.", stats.draft_tokens);
+  page.counter("vllm:spec_decode_num_accepted_tokens_total",
+               "Of these, tokens of the output.",
+               stats.accepted_drafts);
+  page.counters("vllm:spec_decode_num_accepted_tokens_per_pos_total",
+                "The same by place in the draft.",
+                "position",
+                stats.accepted_at);
 }
 
 void append_latencies(Page& page, const Metrics& m) {
@@ -271,6 +297,7 @@ std::string metrics_text(const Metrics& metrics,
             metrics,
             static_cast<size_t>(EndReason::kError));
   if (stats != nullptr) append_engine(page, *stats, context);
+  if (stats != nullptr && !stats->accepted_at.empty()) append_speculation(page, *stats);
   append_latencies(page, metrics);
   return page.take();
 }

@@ -1,17 +1,14 @@
 #include "model/architectures/scripted.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <limits>
 #include <new>
-#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "base/json.h"
 
 namespace baton {
 namespace {
@@ -62,11 +59,41 @@ class ScriptedModel final : public Model {
     config_.num_layers = 1;
     config_.max_position_embeddings = options_.max_position_embeddings;
     config_.eos_token_ids = options_.eos_token_ids;
+    for (size_t i = 0; i < options_.scripts.size(); ++i) {
+      if (options_.scripts[i].when.empty()) unconditional_.push_back(i);
+    }
+    has_conditions_ = unconditional_.size() < options_.scripts.size();
   }
 
   const ModelConfig& config() const override { return config_; }
   const BlockLayout& block_layout() const override { return layout_; }
   bool supports_graphs() const override { return false; }  // forward() reads host values
+  int32_t max_drafts() const override { return options_.tokens_per_step - 1; }
+
+  void draft(const DraftContext& context, std::vector<int32_t>& drafts) const override {
+    const auto prompt_tokens = static_cast<size_t>(context.prompt_tokens);
+    const Script* script = nullptr;
+    std::vector<int32_t> history;
+    if (options_.mode == ScriptedMode::kScript) {
+      script = &choose(context.request_id, [&] { return context.tokens.first(prompt_tokens); });
+    } else if (options_.mode == ScriptedMode::kHistory) {
+      history.assign(context.tokens.begin(), context.tokens.end());
+    }
+    for (int32_t i = 0; i < max_drafts(); ++i) {
+      const size_t output = context.tokens.size() - prompt_tokens + static_cast<size_t>(i);
+      int32_t token = context.tokens.back();
+      if (script != nullptr) token = scripted_token(*script, output);
+      if (options_.mode == ScriptedMode::kHistory) {
+        token = scripted_history_token(options_, history);
+        history.push_back(token);
+      }
+      const auto every = static_cast<size_t>(options_.wrong_draft_every);
+      if (every > 0 && output % every == 0) {
+        token = (token + 1) % static_cast<int32_t>(options_.vocab_size);
+      }
+      drafts.push_back(token);
+    }
+  }
 
   void forward(ForwardContext& context) const override {
     if (context.scratch.planning()) return;
@@ -154,7 +181,9 @@ class ScriptedModel final : public Model {
                 "the scripted model needs output counts and request ids");
     // Rows inside a prompt (prompt logprobs) count as output 0.
     const int32_t output = std::max(0, context.output_counts[sample]);
-    const Script& script = choose(context, batch, sample, position + 1 - output);
+    const Script& script = choose(context.request_ids[sample], [&] {
+      return history(context, batch, sequence, position - output);
+    });
     if (output == script.nan_at) {
       return write_row(context, sample, std::numeric_limits<float>::quiet_NaN());
     }
@@ -162,36 +191,29 @@ class ScriptedModel final : public Model {
       return write_row(context, sample, -std::numeric_limits<float>::infinity());
     }
     if (output == script.throw_at) throw std::bad_alloc();
-    const auto index = static_cast<size_t>(output);
-    write_token(context, sample, index < script.tokens.size() ? script.tokens[index] : end_token());
+    write_token(context, sample, scripted_token(script, static_cast<size_t>(output)));
   }
 
-  int32_t end_token() const {
+  int32_t scripted_token(const Script& script, size_t output) const {
+    if (output < script.tokens.size()) return script.tokens[output];
     return options_.eos_token_ids.empty() ? 0 : options_.eos_token_ids.front();
   }
 
   // The first script whose `when` is in the prompt; else, of those without `when`, the one
-  // whose turn it is by request id.
-  const Script& choose(ForwardContext& context,
-                       const HostBatch& batch,
-                       size_t sample,
-                       int32_t prompt_tokens) const {
-    std::vector<const Script*> unconditional;
-    std::vector<int32_t> prompt;
-    for (const Script& script : options_.scripts) {
-      if (script.when.empty()) {
-        unconditional.push_back(&script);
-        continue;
+  // whose turn it is by request id. `read_prompt` is called when the prompt matters.
+  template <typename ReadPrompt>
+  const Script& choose(uint64_t request_id, const ReadPrompt& read_prompt) const {
+    if (has_conditions_) {
+      const auto prompt = read_prompt();
+      for (const Script& script : options_.scripts) {
+        if (!script.when.empty() && !std::ranges::search(prompt, script.when).empty()) {
+          return script;
+        }
       }
-      if (prompt.empty()) {
-        const auto row = static_cast<size_t>(batch.sampled_rows[sample]);
-        prompt = history(context, batch, batch.sequence_of[row], prompt_tokens - 1);
-      }
-      if (!std::ranges::search(prompt, script.when).empty()) return script;
     }
     static const Script kNothing;
-    if (unconditional.empty()) return kNothing;
-    return *unconditional[context.request_ids[sample] % unconditional.size()];
+    if (unconditional_.empty()) return kNothing;
+    return options_.scripts[unconditional_[request_id % unconditional_.size()]];
   }
 
   void write_token(ForwardContext& context, size_t sample, int32_t token) const {
@@ -212,195 +234,13 @@ class ScriptedModel final : public Model {
   }
 
   ScriptedOptions options_;
+  std::vector<size_t> unconditional_;  // scripts without `when`
+  bool has_conditions_ = false;        // there are others
   BlockLayout layout_;
   ModelConfig config_;
 };
 
-// --- reading ---------------------------------------------------------------------------------
-
-Error config_error(const std::string& where, const std::string& what) {
-  return invalid_argument(where + ": " + what);
-}
-
-// Bytes to token ids: the table in byte_token_ids, or the byte's own value.
-struct ByteTokens {
-  std::array<int32_t, 256> ids{};
-};
-
-Result<std::vector<int32_t>> read_tokens(const Json& value,
-                                         const ByteTokens& bytes,
-                                         int64_t vocab_size,
-                                         const std::string& where) {
-  std::vector<int32_t> tokens;
-  if (value.is_string()) {
-    for (const char c : value.get<std::string>()) {
-      tokens.push_back(bytes.ids[static_cast<uint8_t>(c)]);
-    }
-  } else if (value.is_array()) {
-    for (const Json& token : value) {
-      if (!token.is_number_integer()) {
-        return config_error(where, "expected token ids, got " + dump_json(token));
-      }
-      tokens.push_back(token.get<int32_t>());
-    }
-  } else {
-    return config_error(where, "expected a string or a list of token ids");
-  }
-  for (const int32_t token : tokens) {
-    if (token < 0 || token >= vocab_size) {
-      return config_error(where,
-                          "token " + std::to_string(token) + " is outside the vocabulary of " +
-                              std::to_string(vocab_size));
-    }
-  }
-  return tokens;
-}
-
-Result<Script> read_script(const Json& value,
-                           const ByteTokens& bytes,
-                           int64_t vocab_size,
-                           const std::string& where) {
-  Script script;
-  const bool is_object = value.is_object();
-  if (is_object && !value.contains("play")) return config_error(where, "expected a key 'play'");
-  auto tokens = read_tokens(is_object ? value["play"] : value, bytes, vocab_size, where);
-  if (!tokens) return tokens.error();
-  script.tokens = *std::move(tokens);
-  if (!is_object) return script;
-  for (const auto& [key, item] : value.items()) {
-    if (key == "play") continue;
-    if (key == "when") {
-      auto when = read_tokens(item, bytes, vocab_size, where + ".when");
-      if (!when) return when.error();
-      script.when = *std::move(when);
-    } else if ((key == "nan_at" || key == "inf_at") && item.is_number_integer()) {
-      (key == "nan_at" ? script.nan_at : script.inf_at) = item.get<int32_t>();
-    } else if (key == "throw_at" && item.is_number_integer()) {
-      script.throw_at = item.get<int32_t>();
-    } else {
-      return config_error(where, "unknown or ill-typed key '" + key + "'");
-    }
-  }
-  return script;
-}
-
-Status read_scripts(const Json& list,
-                    const ByteTokens& bytes,
-                    const std::string& where,
-                    ScriptedOptions& options) {
-  if (!list.is_array()) return config_error(where, "expected a list of scripts");
-  for (size_t i = 0; i < list.size(); ++i) {
-    auto script =
-        read_script(list[i], bytes, options.vocab_size, where + "[" + std::to_string(i) + "]");
-    if (!script) return script.error();
-    options.scripts.push_back(*std::move(script));
-  }
-  return {};
-}
-
-Result<ByteTokens> read_byte_tokens(const Json& config, const std::string& where) {
-  ByteTokens bytes;
-  for (size_t i = 0; i < bytes.ids.size(); ++i) bytes.ids[i] = static_cast<int32_t>(i);
-  if (!config.contains("byte_token_ids")) return bytes;
-  const Json& ids = config["byte_token_ids"];
-  if (!ids.is_array() || ids.size() != bytes.ids.size()) {
-    return config_error(where, "byte_token_ids: expected 256 token ids");
-  }
-  for (size_t i = 0; i < bytes.ids.size(); ++i) {
-    if (!ids[i].is_number_integer())
-      return config_error(where, "byte_token_ids: expected integers");
-    bytes.ids[i] = ids[i].get<int32_t>();
-  }
-  return bytes;
-}
-
-Result<ScriptedMode> read_mode(const Json& config, const std::string& where) {
-  if (!config.contains("mode")) return ScriptedMode::kScript;
-  const Json& mode = config["mode"];
-  if (mode == "script") return ScriptedMode::kScript;
-  if (mode == "copy") return ScriptedMode::kCopy;
-  if (mode == "history") return ScriptedMode::kHistory;
-  return config_error(where, "mode: expected script, copy or history, got " + dump_json(mode));
-}
-
-Result<int64_t> read_positive(const Json& config,
-                              const char* key,
-                              int64_t fallback,
-                              const std::string& where) {
-  if (!config.contains(key)) {
-    if (fallback > 0) return fallback;
-    return config_error(where, std::string("expected a key '") + key + "'");
-  }
-  if (!config[key].is_number_integer() || config[key].get<int64_t>() <= 0) {
-    return config_error(
-        where, std::string(key) + ": expected a positive integer, got " + dump_json(config[key]));
-  }
-  return config[key].get<int64_t>();
-}
-
-Result<double> read_delay(const Json& config, const char* key, const std::string& where) {
-  if (!config.contains(key)) return 0.0;
-  if (!config[key].is_number() || config[key].get<double>() < 0.0) {
-    return config_error(where, std::string(key) + ": expected milliseconds >= 0");
-  }
-  return config[key].get<double>();
-}
-
-Status read_eos(const Json& config, const std::string& where, ScriptedOptions& options) {
-  if (!config.contains("eos_token_id")) return {};
-  const Json& eos = config["eos_token_id"];
-  const Json list = eos.is_array() ? eos : Json::array({eos});
-  auto ids = read_tokens(list, {}, options.vocab_size, where + ": eos_token_id");
-  if (!ids) return ids.error();
-  options.eos_token_ids = *std::move(ids);
-  return {};
-}
-
 }  // namespace
-
-Result<ScriptedOptions> read_scripted_options(const std::string& folder) {
-  const std::string where = folder + "/config.json";
-  auto parsed = read_json_file(where);
-  if (!parsed) return parsed.error();
-  const Json& config = *parsed;
-  if (!config.is_object() || config.value("model_type", "") != "scripted") {
-    return config_error(where, "model_type: expected scripted");
-  }
-  ScriptedOptions options;
-  auto vocab = read_positive(config, "vocab_size", 0, where);
-  if (!vocab) return vocab.error();
-  options.vocab_size = *vocab;
-  auto positions = read_positive(config, "max_position_embeddings", 8192, where);
-  if (!positions) return positions.error();
-  options.max_position_embeddings = *positions;
-  auto mode = read_mode(config, where);
-  if (!mode) return mode.error();
-  options.mode = *mode;
-  if (Status status = read_eos(config, where, options); !status) return status.error();
-  auto step = read_delay(config, "step_delay_ms", where);
-  if (!step) return step.error();
-  options.step_delay_ms = *step;
-  auto prefill = read_delay(config, "prefill_token_delay_ms", where);
-  if (!prefill) return prefill.error();
-  options.prefill_token_delay_ms = *prefill;
-
-  auto bytes = read_byte_tokens(config, where);
-  if (!bytes) return bytes.error();
-  if (config.contains("scripts")) {
-    Status status = read_scripts(config["scripts"], *bytes, where + ": scripts", options);
-    if (!status) return status.error();
-  }
-  if (config.contains("script_file")) {
-    if (!config["script_file"].is_string()) {
-      return config_error(where, "script_file: expected a file name");
-    }
-    const std::string path = folder + "/" + config["script_file"].get<std::string>();
-    auto file = read_json_file(path);
-    if (!file) return file.error();
-    if (Status status = read_scripts(*file, *bytes, path, options); !status) return status.error();
-  }
-  return options;
-}
 
 std::unique_ptr<Model> make_scripted_model(ScriptedOptions options) {
   return std::make_unique<ScriptedModel>(std::move(options));

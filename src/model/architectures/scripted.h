@@ -35,9 +35,14 @@ struct ScriptedOptions {
   int64_t max_position_embeddings = 8192;
   std::vector<int32_t> eos_token_ids;
   std::vector<Script> scripts;
+  int32_t tokens_per_step = 1;          // of a decoding sequence: all but one are drafts
+  int32_t wrong_draft_every = 0;        // output indexes divisible by it are drafted wrong; 0: none
   double step_delay_ms = 0.0;           // per forward pass that samples
   double prefill_token_delay_ms = 0.0;  // per computed token that is not sampled from
 };
+
+// A block: a step that writes more than one new block for a sequence would test nothing more.
+constexpr int32_t kMaxTokensPerStep = 64;
 
 // Reads config.json (and its script_file) of a folder with model_type "scripted".
 Result<ScriptedOptions> read_scripted_options(const std::string& folder);
