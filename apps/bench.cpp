@@ -365,6 +365,7 @@ int run_bench(int argc, char** argv) {
   add_bench_options(app, kind, flags);
   LayeredOptions options(app);
   if (const auto code = options.parse(argc - 1, argv + 1)) return *code;
+  flags.engine.compat = options.compat();
   if (Status status = install_log(flags.engine.log_level); !status) {
     return fail_with(status.error().message);
   }

@@ -87,6 +87,9 @@ Result<EngineOptions> engine_options_of(const EngineFlags& flags) {
   options.enable_graphs = flags.enable_graphs;
   options.stream_interval = flags.stream_interval;
   options.seed = flags.seed;
+  Result<SpeculationOptions> speculation = read_speculation(flags.speculation, flags.compat);
+  if (!speculation) return speculation.error();
+  options.speculation = *speculation;
   return options;
 }
 
@@ -264,6 +267,7 @@ void add_engine_options(CLI::App& app, EngineFlags& flags) {
   app.add_option("--stream-interval", flags.stream_interval, "tokens per delivery")
       ->capture_default_str();
   app.add_option("--seed", flags.seed, "for requests without one")->capture_default_str();
+  add_speculative_options(app, flags.speculation);
   app.add_option("--device", flags.device, "cpu, cuda, cuda:N")->capture_default_str();
   app.add_option("--kernels", flags.kernels, "auto, reference")->capture_default_str();
   app.add_option("--cpu-threads", flags.cpu_threads, "0: one per core that this process may use")

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "model/model.h"
 #include "server/service.h"
+#include "speculative_flags.h"
 #include "text/tokenizer.h"
 
 namespace baton {
@@ -34,6 +35,8 @@ struct EngineFlags {
   bool enable_graphs = true;
   int stream_interval = 1;
   uint64_t seed = 0;
+  SpeculativeFlags speculation;
+  bool compat = false;  // what vLLM has and Baton does not is passed over
   std::string device = "cpu";
   std::string kernels = "auto";
   int cpu_threads = 0;

@@ -27,7 +27,6 @@ constexpr std::array kForeignFlags = {
     ForeignFlag{"pipeline-parallel-size", "Baton runs on one device"},
     ForeignFlag{"data-parallel-size", "Baton runs on one device"},
     ForeignFlag{"enable-expert-parallel", "Baton runs on one device"},
-    ForeignFlag{"speculative-config", "speculative decoding is not there yet"},
     ForeignFlag{"quantization", "the form of the weights is read from the checkpoint"},
     ForeignFlag{"load-format", "checkpoints are safetensors"},
     ForeignFlag{"block-size", "a block is 64 tokens"},
@@ -67,7 +66,8 @@ std::string with_dashes(std::string name) {
 std::string environment_name(const std::string& name) {
   std::string out = "BATON_";
   for (const char c : name) {
-    out += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    out +=
+        c == '-' || c == '.' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   }
   return out;
 }
@@ -299,6 +299,12 @@ Status LayeredOptions::load_file() {
   }
   for (const auto& entry : root) {
     const std::string name = with_dashes(entry.first.as<std::string>());
+    if (entry.second.IsMap()) {  // of a flag with a dotted form
+      for (const auto& value : entry.second) {
+        file_[name + "." + value.first.as<std::string>()].push_back(value.second.as<std::string>());
+      }
+      continue;
+    }
     std::vector<std::string>& values = file_[name];
     if (entry.second.IsScalar()) {
       values.push_back(entry.second.as<std::string>());

@@ -21,6 +21,7 @@ class LayeredOptions {
   // An exit code when the verb ends here: 0 after --help or --print-config, 2 after one line of
   // error on stderr. Else every variable bound to an option has its value.
   std::optional<int> parse(int argc, char** argv);
+  bool compat() const { return compat_; }
 
  private:
   Status parse_layers(const std::vector<std::string>& command_line);

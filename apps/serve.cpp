@@ -247,6 +247,7 @@ int run_serve(int argc, char** argv) {
   add_serve_options(app, flags);
   LayeredOptions options(app);
   if (const auto code = options.parse(argc, argv)) return *code;
+  flags.engine.compat = options.compat();
   if (Status status = install_log(flags.engine.log_level); !status) {
     return fail_with(status.error().message);
   }

@@ -111,6 +111,7 @@ int talk(int argc,
   app.option_defaults()->group("Options");
   LayeredOptions options(app);
   if (const auto code = options.parse(argc, argv)) return *code;
+  flags.engine.compat = options.compat();
   if (Status status = install_log(flags.engine.log_level); !status) {
     return fail_with(status.error().message);
   }

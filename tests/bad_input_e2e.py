@@ -54,6 +54,11 @@ class BadInput(unittest.TestCase):
             (["--max-model-length", "5"], ["--max-model-length", "--max-model-len"]),
             (["--tensor-parallel-size", "8"], ["--tensor-parallel-size", "--compat"]),
             (["--speculative-config.method", "mtp"], ["--speculative-config", "--compat"]),
+            (["--speculative-config", "{"], ["--speculative-config", "JSON"]),
+            (["--speculative-config", '{"method": "ngram", "num_speculative_tokens": 65}'],
+             ["--speculative-config", "num_speculative_tokens", "1..64", "65"]),
+            (["--speculative-config", '{"method": "ngram", "draft": 1}'],
+             ["--speculative-config", "draft", "prompt_lookup_max"]),
             (["--port", "x"], ["port"]),
             (["--max-num-seqs", "0"], ["--max-num-seqs"]),
             (["--max-queued-tokens", "-1"], ["--max-queued-tokens"]),
@@ -265,6 +270,19 @@ class Layers(unittest.TestCase):
                                              "--block-size", "16", env=env)
             self.assertEqual(code, 0, err)
             self.assertIn("block-size", err)
+
+    def test_a_map_in_the_file_is_the_dotted_form(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write("speculative-config: {method: ngram, num_speculative_tokens: 3}\n")
+            file.flush()
+            code, out, err = run("serve", "m", "--config", file.name, "--print-config")
+            self.assertEqual(code, 0, err)
+            self.assertIn("speculative-config.method: ngram  # file", out)
+            file.write("max-num-seqs: {a: 3}\n")
+            file.flush()
+            code, _, err = run("serve", "m", "--config", file.name)
+        self.assertEqual(code, 2)
+        self.assertIn("max-num-seqs.a", err)
 
     def test_the_command_line_of_the_glm_team(self):
         code, out, err = run(

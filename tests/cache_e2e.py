@@ -39,6 +39,28 @@ def ids(count, seed, vocab=8000):
     return [generator.randrange(vocab) for _ in range(count)]
 
 
+class Drafts(unittest.TestCase):
+    def test_hits_are_those_of_steps_of_one_token(self):  # PC-08
+        seen = []
+        for per_step in (1, 2, 5):
+            with scripted_model([], mode="history", tokens_per_step=per_step,
+                                wrong_draft_every=4) as folder, Server(folder) as server:
+                counts, prompt = [], ids(100, 9)
+                for _ in range(10):
+                    before = server.metric("vllm:prefix_cache_hits_total")
+                    tokens, usage, _ = complete(server, prompt, max_tokens=40)
+                    hits = server.metric("vllm:prefix_cache_hits_total") - before
+                    self.assertEqual(hits, cached(usage))
+                    counts.append((tokens, hits))
+                # The next turn finds what the last one generated, but its last token.
+                _, usage, _ = complete(server, prompt + tokens, max_tokens=1)
+                seen.append((counts, cached(usage)))
+        self.assertEqual(seen[1:], seen[:1] * 2)
+        counts, last = seen[0]
+        self.assertEqual([hits for _, hits in counts], [0] + [64] * 9)
+        self.assertEqual(last, 128)
+
+
 class History(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -99,21 +99,35 @@ class EveryStreamInterval(unittest.TestCase):
             yield "/v1/chat/completions", {**body, "tools": [TOOL],
                                            "stop": ["DEFGHIJ", "好🦀", "</think>"]}
 
-    def answers(self, interval):
+    def answers(self, interval, **pace):
         scripts = [{"play": play, "when": key} for play, key in zip(self.PLAYS, self.keys)]
         answers = []
-        with scripted_model(scripts) as folder, \
+        with scripted_model(scripts, **pace) as folder, \
                 Server(folder, "--stream-interval", str(interval)) as server:
             for path, body in self.requests():
                 body = {**body, "return_token_ids": True}
                 whole, usage = collect(server, path, body)
                 streamed, streamed_usage = collect(server, path, {
                     **body, "stream": True, "stream_options": {"include_usage": True}})
-                self.assertEqual(streamed, whole, (interval, body))
+                self.assertEqual(streamed, whole, (interval, pace, body))
                 for name in ("prompt_tokens", "completion_tokens"):
-                    self.assertEqual(streamed_usage[name], usage[name], (interval, body))
+                    self.assertEqual(streamed_usage[name], usage[name], (interval, pace, body))
                 answers.append((whole, usage["completion_tokens"]))
+            drafted = server.metric("vllm:spec_decode_num_draft_tokens_total")
+            accepted = server.metric("vllm:spec_decode_num_accepted_tokens_total")
+            self.assertEqual(accepted > 0, pace.get("tokens_per_step", 1) > 1)
+            if "wrong_draft_every" in pace:
+                self.assertGreater(drafted, accepted)
         return answers
+
+    # SD-12: stop strings, stop ids and limits inside a run of accepted drafts.
+    def test_gives_one_answer_whatever_a_step_holds(self):
+        expected = self.answers(1)
+        paces = [{"tokens_per_step": count} for count in (*range(2, 9), 64)]
+        paces += [{"tokens_per_step": 4, "wrong_draft_every": 3}]
+        for pace in paces:
+            for got, wanted, request in zip(self.answers(1, **pace), expected, self.requests()):
+                self.assertEqual(got, wanted, (pace, request))
 
     def test_gives_one_answer(self):
         expected = self.answers(1)

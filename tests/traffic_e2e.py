@@ -348,6 +348,28 @@ class Numbers(unittest.TestCase):
         self.assertLessEqual(parts, whole)
         self.assertGreaterEqual(parts, 0.8 * whole)
 
+    def test_steps_of_several_tokens_count_as_tokens(self):  # OB-02
+        with scripted_model(["0123456789"], step_delay_ms=40, tokens_per_step=4) as folder, \
+                Server(folder) as server:
+            for stream in (True, False):
+                body = {"prompt": "x", "max_tokens": 10, "stream": stream}
+                self.assertEqual(server.post("/v1/completions", body)[0], 200)
+            # Ten tokens in four steps: 1, 4, 4 and 1. The warm-up token is no request's.
+            count, gaps, below = self.histogram(server, "vllm:inter_token_latency_seconds")
+            self.assertEqual(count, 2 * 9)
+            self.assertGreaterEqual(gaps, 2 * 3 * 0.04 * 0.9)
+            self.assertLess(gaps, 2 * 9 * 0.04)
+            self.assertGreaterEqual(below, 0.001)  # a quarter of a step, not nothing
+            self.assertEqual(self.histogram(server, "vllm:request_generation_tokens")[1], 20)
+            self.assertEqual(server.metric("vllm:generation_tokens_total"), 21)
+            self.assertEqual(server.metric("vllm:spec_decode_num_drafts_total"), 2 * 2)
+            self.assertEqual(server.metric("vllm:spec_decode_num_draft_tokens_total"), 2 * 6)
+            self.assertEqual(server.metric("vllm:spec_decode_num_accepted_tokens_total"), 2 * 6)
+            for place in range(3):
+                page = server.get("/metrics")[1]
+                name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+                self.assertRegex(page, rf'{name}{{.*position="{place}"}} 4\n')
+
     def test_every_choice_counts_its_gaps(self):  # OB-02
         with scripted_model(["0123456789"]) as folder, Server(folder) as server:
             server.post("/v1/completions", {"prompt": "x", "max_tokens": 10, "n": 3})
