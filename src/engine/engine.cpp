@@ -130,8 +130,8 @@ class EngineThread final : public Engine {
   void note_scheduled(const StepPlan& plan);
   void note_wanted_rows(const StepPlan& plan);
   void take_samples(StepPlan& plan, const ModelRunner::Output& output);
-  void sample_rows(StepPlan::Item& item, const ModelRunner::Output& output, size_t row);
-  Result<OutputToken> sample_row(const Sequence& sequence, int32_t argmax, std::span<float> logits);
+  void sample_rows(const ModelRunner::Output& output);
+  bool take_sample(StepPlan::Item& item, Result<OutputToken>&& token);
   void note_output(Client& owner, OutputToken&& token);
   void take_prompt_logprobs(const StepPlan::Item& item, std::span<const float> logits);
   void publish(const StepPlan& plan, std::vector<Finished> finished);
@@ -158,7 +158,15 @@ class EngineThread final : public Engine {
   PrefixIndex index_;
   Scheduler scheduler_;
   std::unordered_map<RequestId, Client> clients_;
-  std::vector<bool> wanted_rows_;  // of the step
+  // Of the step in work.
+  struct OpenRow {
+    StepPlan::Item* item = nullptr;
+    size_t row = 0;        // of logits: the one to sample from
+    bool on_host = false;  // by the sampler; else it is the device's argmax
+  };
+  std::vector<bool> wanted_rows_;
+  std::vector<OpenRow> open_rows_;
+  std::vector<SampleJob> jobs_;
   EngineStats counters_;
   Time last_check_{};
   bool stopping_ = false;
@@ -347,40 +355,53 @@ void EngineThread::take_samples(StepPlan& plan, const ModelRunner::Output& outpu
       take_prompt_logprobs(item, output.logits.subspan(row * vocab, rows * vocab));
     }
     if (item.samples) {
-      sample_rows(item, output, row + static_cast<size_t>(item.first_sampled_row()));
+      item.error = client(*item.sequence).error;
+      if (!item.error) {
+        open_rows_.push_back({&item, row + static_cast<size_t>(item.first_sampled_row())});
+      }
     }
     row += rows;
   }
+  while (!open_rows_.empty()) sample_rows(output);
 }
 
-// One row after the other, each as if it were a step of its own.
-void EngineThread::sample_rows(StepPlan::Item& item,
-                               const ModelRunner::Output& output,
-                               size_t row) {
+// One row of each item that is open; those whose draft was right stay open for their next row.
+// Each row is as if it were a step of its own, and threads may share the rows of a round.
+void EngineThread::sample_rows(const ModelRunner::Output& output) {
   const auto vocab = static_cast<size_t>(model_->config().vocab_size);
-  Client& owner = client(*item.sequence);
-  item.error = owner.error;
-  for (bool goes_on = !item.error; goes_on; ++row) {
-    auto token =
-        sample_row(*item.sequence, output.tokens[row], output.logits.subspan(row * vocab, vocab));
-    if (!token) {
-      item.error = token.error();
-      return;
-    }
-    const Scheduler::Accepted accepted = scheduler_.accept(item, token->token);
-    if (accepted.is_output) note_output(owner, *std::move(token));
-    goes_on = accepted.goes_on;
+  jobs_.clear();
+  for (OpenRow& open : open_rows_) {
+    const Sequence& sequence = *open.item->sequence;
+    open.on_host = needs_logits(sequence);
+    if (!open.on_host) continue;
+    jobs_.push_back({.logits = output.logits.subspan(open.row * vocab, vocab),
+                     .sequence = &sequence,
+                     .state = &client(sequence).sampler});
   }
+  sample_all(jobs_, model_->config().eos_token_ids, queue_->host_pool());
+  size_t job = 0, still_open = 0;
+  for (const OpenRow& open : open_rows_) {
+    Result<OutputToken> token = OutputToken{.token = output.tokens[open.row]};
+    if (open.on_host) {
+      token = std::move(jobs_[job++].token);
+    } else if (token->token < 0) {
+      token = bad_logits(open.item->sequence->output_count());
+    }
+    const bool goes_on = take_sample(*open.item, std::move(token));
+    if (goes_on) open_rows_[still_open++] = {open.item, open.row + 1};
+  }
+  open_rows_.resize(still_open);
 }
 
-Result<OutputToken> EngineThread::sample_row(const Sequence& sequence,
-                                             int32_t argmax,
-                                             std::span<float> logits) {
-  if (needs_logits(sequence)) {
-    return sample(logits, sequence, client(sequence).sampler, model_->config().eos_token_ids);
+// True: the draft behind it was right.
+bool EngineThread::take_sample(StepPlan::Item& item, Result<OutputToken>&& token) {
+  if (!token) {
+    item.error = token.error();
+    return false;
   }
-  if (argmax < 0) return bad_logits(sequence.output_count());
-  return OutputToken{.token = argmax};
+  const Scheduler::Accepted accepted = scheduler_.accept(item, token->token);
+  if (accepted.is_output) note_output(client(*item.sequence), *std::move(token));
+  return accepted.goes_on;
 }
 
 void EngineThread::note_output(Client& owner, OutputToken&& token) {
