@@ -1,6 +1,6 @@
-"""Decoding with n-gram drafts beside decoding without, same prompts, greedy, on the CPU.
+"""Decoding with n-gram drafts beside decoding without, same prompts, greedy.
 
-    python3 tools/eval/draft_speed.py [--rounds 3] [--decode 256] [--threads 1]
+    python3 tools/eval/draft_speed.py [--rounds 3] [--decode 256] [--threads 1] [--device cuda --elapsed]
 
 Two servers answer the same prompts in turn, so that what else runs on the machine meets both. A prompt
 is a source file and its beginning once more: what an agent writes that gives a file back. Time is the
@@ -31,7 +31,8 @@ class Server:
             self.url = f"http://127.0.0.1:{probe.getsockname()[1]}"
         self.process = subprocess.Popen(
             [args.binary, "serve", args.model, "--port", self.url.rsplit(":", 1)[1], "--cpu-threads",
-             str(args.threads), "--log-level", "error", "--no-enable-prefix-caching", *flags])
+             str(args.threads), "--device", args.device, "--kv-cache-tokens", "32768", "--max-model-len",
+             "16384", "--log-level", "error", "--no-enable-prefix-caching", *flags])
         for _ in range(1200):
             with contextlib.suppress(OSError):
                 if urllib.request.urlopen(self.url + "/ready", timeout=5).status == 200:
@@ -69,6 +70,7 @@ def main():
     parser.add_argument("--decode", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--elapsed", action="store_true")
     args = parser.parse_args()
     texts = [(ROOT / name).read_text() for name in SOURCES]
