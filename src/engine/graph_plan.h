@@ -21,7 +21,8 @@ struct GraphCell {
   int32_t batch = 0;    // tokens, padding included; as many sequences and rows of logits
   int32_t context = 0;  // upper bound of positions + 1
 
-  auto operator<=>(const GraphCell&) const = default;
+  // clang-tidy 14 takes the 0 that a comparison is compared with for a null pointer.
+  auto operator<=>(const GraphCell&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // The smallest cell that holds the step; limits are max_decode_tokens() and max_model_len.

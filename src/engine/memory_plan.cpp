@@ -13,13 +13,6 @@
 namespace baton {
 namespace {
 
-// Any address that is not null; planning kernels never follow it.
-constexpr uintptr_t kNowhere = 256;
-
-ConstTensor nowhere(std::initializer_list<int64_t> dims) {
-  return make_tensor(reinterpret_cast<const void*>(kNowhere), DType::kI32, dims);
-}
-
 size_t scratch_for(const Model& model,
                    Queue& queue,
                    int64_t tokens,
@@ -27,20 +20,22 @@ size_t scratch_for(const Model& model,
                    int64_t sequences,
                    int32_t context) {
   Scratch scratch;
-  const BatchLayout batch{.positions = nowhere({tokens}),
-                          .sequence_of = nowhere({tokens}),
-                          .block_table = nowhere({sequences, blocks_for_tokens(context)}),
+  Scratch inputs;  // has its own place in the plan
+  const auto ints = [&](std::initializer_list<int64_t> dims) {
+    return inputs.take(DType::kI32, dims);
+  };
+  const BatchLayout batch{.positions = ints({tokens}),
+                          .sequence_of = ints({tokens}),
+                          .block_table = ints({sequences, blocks_for_tokens(context)}),
                           .max_context = context};
-  ForwardContext forward{
-      .queue = queue,
-      .kernels = planning_kernels(),
-      .scratch = scratch,
-      .batch = batch,
-      .token_ids = nowhere({tokens}),
-      .sampled_rows = nowhere({rows}),
-      .kv_blocks = reinterpret_cast<uint8_t*>(kNowhere),
-      .logits = make_tensor(
-          reinterpret_cast<void*>(kNowhere), DType::kF32, {rows, model.config().vocab_size})};
+  ForwardContext forward{.queue = queue,
+                         .kernels = planning_kernels(),
+                         .scratch = scratch,
+                         .batch = batch,
+                         .token_ids = ints({tokens}),
+                         .sampled_rows = ints({rows}),
+                         .kv_blocks = nullptr,
+                         .logits = inputs.take({rows, model.config().vocab_size})};
   model.forward(forward);
   return scratch.peak_bytes();
 }

@@ -206,13 +206,13 @@ class ScriptedModel final : public Model {
     if (has_conditions_) {
       const auto prompt = read_prompt();
       for (const Script& script : options_.scripts) {
-        if (!script.when.empty() && !std::ranges::search(prompt, script.when).empty()) {
-          return script;
-        }
+        if (script.when.empty()) continue;
+        const auto found =
+            std::search(prompt.begin(), prompt.end(), script.when.begin(), script.when.end());
+        if (found != prompt.end()) return script;
       }
     }
-    static const Script kNothing;
-    if (unconditional_.empty()) return kNothing;
+    if (unconditional_.empty()) return nothing_;
     return options_.scripts[unconditional_[request_id % unconditional_.size()]];
   }
 
@@ -236,6 +236,7 @@ class ScriptedModel final : public Model {
   ScriptedOptions options_;
   std::vector<size_t> unconditional_;  // scripts without `when`
   bool has_conditions_ = false;        // there are others
+  const Script nothing_;               // played where no script fits
   BlockLayout layout_;
   ModelConfig config_;
 };
