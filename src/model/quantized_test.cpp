@@ -201,6 +201,9 @@ TEST(Exclusion, ScalesDecideAndAContradictingListIsAWarning) {
   EXPECT_FALSE(is_excluded("*gate", "model.layers.0.mlp.up_proj"));
   EXPECT_TRUE(
       is_excluded("re:.*indexer\\.weights_proj$", "model.layers.0.self_attn.indexer.weights_proj"));
+  EXPECT_TRUE(is_excluded("re:.*self_attn", "model.layers.0.self_attn.o_proj"));
+  EXPECT_FALSE(is_excluded("re:.*self_attn$", "model.layers.0.self_attn.o_proj"));
+  EXPECT_FALSE(is_excluded("re:((.*)*)*x$", "model.layers.0.self_attn.o_proj"));  // in no time
   EXPECT_FALSE(is_excluded("re:indexer", "model.layers.0.self_attn.indexer.weights_proj"));
 
   CheckpointEditor editor = CheckpointEditor::read(kFolder);

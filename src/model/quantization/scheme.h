@@ -49,7 +49,8 @@ FoundMatrix find_quantized(const MatrixRequest& request);
 bool is_activation_scale(std::string_view tensor);
 
 // Those of `modules` that the exclude list names. Entries are names or prefixes (of path segments),
-// shell wildcards, or regular expressions after "re:"; with or without a leading "model.".
+// shell wildcards, or regular expressions after "re:", which fit the beginning of a
+// name (compressed-tensors matches them by re.match); with or without a leading "model.".
 std::vector<std::string> excluded_modules(const std::vector<std::string>& excluded,
                                           const std::vector<std::string>& modules);
 
