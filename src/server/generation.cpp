@@ -43,7 +43,7 @@ Generation::Generation(Service& service,
 }
 
 void Generation::start(Service& service,
-                       std::shared_ptr<Exchange> exchange,
+                       const std::shared_ptr<Exchange>& exchange,
                        GenerationPlan plan,
                        RequestRecord record) {
   std::vector<GenerationPlan::Choice> choices = std::move(plan.choices);
@@ -64,8 +64,9 @@ void Generation::start(Service& service,
   {
     const std::scoped_lock lock(self->mutex_);
     self->submitted_ = true;
+    // At once: what submit() ended itself carries no reason.
+    if (!status && !self->abort_) self->abort_ = status.error();
   }
-  if (!status) self->abort(status.error());
   // After submit: a cancel must find the request in the engine.
   exchange->set_on_disconnect([self] { self->cancel_open(FinishReason::kAbort); });
   exchange->wake();
@@ -226,7 +227,7 @@ UsageSum Generation::usage() const {
 }
 
 // The first failure ends the answer; what is still open in the engine is told to stop.
-void Generation::fail(ApiError error) {
+void Generation::fail(const ApiError& error) {
   cancel_open(FinishReason::kAbort);
   if (answered_) return;
   answered_ = true;

@@ -56,11 +56,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
  public:
   // Submits everything, or answers with the error that came. Any thread.
   static void start(Service& service,
-                    std::shared_ptr<Exchange> exchange,
+                    const std::shared_ptr<Exchange>& exchange,
                     GenerationPlan plan,
                     RequestRecord record);
 
-  // Ends it with an error, at the client too. Any thread.
+  // Ends it with an error, at the client too. Any thread, at any time.
   void abort(Error why);
 
  private:
@@ -91,7 +91,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void take_tokens(size_t index, StreamUpdate& update, Piece& piece);
   void take_finish(size_t index, const Finish& finish, Piece& piece);
   void note_tokens(Choice& choice, size_t count, Clock::time_point when);
-  void fail(ApiError error);
+  void fail(const ApiError& error);
   void cancel_open(FinishReason reason);
   void complete(std::string& out);
   void settle(EndReason reason, int status);

@@ -443,6 +443,21 @@ TEST(Server, EndsOpenStreamsWithAnErrorWhenTheDrainTimeIsOver) {
   EXPECT_TRUE(running.at_end());
 }
 
+TEST(Server, EndsWhatAWorkerBeginsAfterTheDrainTime) {
+  ServiceOptions options = TestServer::default_options();
+  options.worker_threads = 1;
+  TestServer server(TestServer::plays_forever("x", milliseconds(5)), options);
+  std::promise<void> busy;
+  server.service().workers().post([&] { busy.get_future().wait(); });
+  TestClient client(server.port());
+  client.send_request("POST", "/v1/chat/completions", chat_body().dump());
+  ASSERT_TRUE(TestServer::eventually([&] { return server.service().workers().queued() == 1; }));
+  server.service().abort_all("the server is shutting down");
+  busy.set_value();
+  EXPECT_EQ(client.read_response().status, 503);
+  EXPECT_TRUE(TestServer::eventually([&] { return server.engine().idle(); }));
+}
+
 TEST(Server, TellsTheTruthAboutItsHealth) {
   TestServer server(TestServer::plays("Hello"));
   server.engine().stalled_seconds = 60.0;  // a long step, but below the limit

@@ -59,8 +59,13 @@ Status Service::check_model(const std::string& name) const {
 }
 
 void Service::add(const std::shared_ptr<Generation>& generation) {
-  const std::scoped_lock lock(mutex_);
-  active_[generation.get()] = generation;
+  std::optional<Error> aborted;
+  {
+    const std::scoped_lock lock(mutex_);
+    active_[generation.get()] = generation;
+    aborted = aborted_;
+  }
+  if (aborted) generation->abort(*aborted);
 }
 
 void Service::remove(const Generation* generation) {
@@ -77,6 +82,7 @@ void Service::abort_all(const std::string& why) {
   std::vector<std::shared_ptr<Generation>> open;
   {
     const std::scoped_lock lock(mutex_);
+    aborted_ = Error{ErrorCode::kUnavailable, why};
     for (const auto& [key, weak] : active_) {
       if (auto generation = weak.lock()) open.push_back(std::move(generation));
     }

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,10 +52,10 @@ struct ServedModel {
 };
 
 struct ServiceOptions {
-  std::vector<std::string> model_names;  // the first is the one answers carry
-  std::string api_key;                   // empty: none asked for
-  bool strict_requests = false;          // unknown request fields are a 400
-  double stall_seconds = 120.0;          // no finished step for so long: not healthy
+  std::vector<std::string> model_names;              // the first is the one answers carry
+  std::string api_key;                               // empty: none asked for
+  bool strict_requests = false;                      // unknown request fields are a 400
+  double stall_seconds = 120.0;                      // no finished step for so long: not healthy
   int worker_threads = 2;
   int max_queued_requests = 1024;
 };
@@ -100,7 +101,7 @@ class Service {
   void add(const std::shared_ptr<Generation>& generation);
   void remove(const Generation* generation);
   int64_t active() const;
-  // Ends everything in flight with an error.
+  // Ends everything in flight with an error, and whatever a worker still begins.
   void abort_all(const std::string& why);
 
   void finished(const RequestRecord& record);
@@ -117,7 +118,8 @@ class Service {
   std::atomic<RequestId> last_id_ = 0;
   mutable std::mutex mutex_;
   std::map<const Generation*, std::weak_ptr<Generation>> active_;
-  WorkerPool workers_;  // last: its tasks use everything above
+  std::optional<Error> aborted_;  // under mutex_
+  WorkerPool workers_;            // last: its tasks use everything above
 };
 
 }  // namespace baton

@@ -23,6 +23,8 @@ void ConnectionExchange::set_producer(std::function<void()> producer) {
   asio::post(connection_->socket_.get_executor(),
              [self = shared_from_this(), producer = std::move(producer)]() mutable {
                self->producer_ = std::move(producer);
+               // A wake that came before found nothing to run, and swallowed those behind it.
+               if (self->producer_) self->run_producer();
              });
 }
 
@@ -30,12 +32,16 @@ void ConnectionExchange::wake() {
   if (wake_posted_.exchange(true)) return;
   asio::post(connection_->socket_.get_executor(), [self = shared_from_this()] {
     self->wake_posted_ = false;
-    if (self->current()) {
-      self->connection_->run_producer();
-    } else {
-      self->call_producer();
-    }
+    self->run_producer();
   });
+}
+
+void ConnectionExchange::run_producer() {
+  if (current()) {
+    connection_->run_producer();
+  } else {
+    call_producer();
+  }
 }
 
 void ConnectionExchange::set_on_disconnect(std::function<void()> callback) {

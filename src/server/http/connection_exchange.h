@@ -34,6 +34,7 @@ class ConnectionExchange final : public Exchange,
   void answered();
 
  private:
+  void run_producer();
   bool current() const { return connection_->exchange_.get() == this; }
 
   const std::shared_ptr<Connection> connection_;

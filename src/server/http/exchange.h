@@ -51,9 +51,9 @@ class Exchange {
   // Any thread, once, and not after start_stream().
   virtual void respond(HttpResponse response) = 0;
 
-  // Any thread: `producer` will run on the strand after each wake() (several wakes may become
-  // one run), and not while the client is slow to take what it wrote before. It keeps running
-  // after the client has gone, until it is reset, so that it can finish its accounts.
+  // Any thread: `producer` will run on the strand once it is set and after each wake() (several
+  // wakes may become one run), and not while the client is slow to take what it wrote before. It
+  // keeps running after the client has gone, until it is reset, so that it can finish its accounts.
   virtual void set_producer(std::function<void()> producer) = 0;
   virtual void wake() = 0;
   // Any thread: called once, on the strand, as soon as the client is gone before its answer

@@ -163,6 +163,22 @@ TEST(HttpServer, LetsASlowClientReadAsLongAsItGoesOn) {
   EXPECT_TRUE(TestServer::eventually([&] { return (*server)->answering() == 0; }));
 }
 
+// The handler runs on the strand, so that the first wake is certain to run before the producer is
+// set, and to swallow the second.
+TEST(HttpServer, LosesNoWakeThatCameBeforeTheProducerWasSet) {
+  auto server =
+      HttpServer::open({"127.0.0.1", 0, ""}, {}, 1, [](const std::shared_ptr<Exchange>& exchange) {
+        exchange->wake();
+        exchange->set_producer([exchange, answered = false]() mutable {
+          if (!std::exchange(answered, true)) exchange->respond({.body = "produced"});
+          exchange->set_producer(nullptr);
+        });
+        exchange->wake();
+      });
+  ASSERT_TRUE(server);
+  EXPECT_EQ(TestClient((*server)->port(), 5.0).get("/").body, "produced");
+}
+
 TEST(HttpServer, StopsWhileClientsConnect) {
   for (int round = 0; round < 200; ++round) {
     auto server = HttpServer::open(
