@@ -1,6 +1,7 @@
 #include "server/openai/chat.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "server/openai/api_call.h"
 #include "server/openai/chat_messages.h"
@@ -103,69 +104,96 @@ OutputParserOptions parser_options(const ServedModel& model,
   return options;
 }
 
+struct ChatRequest {
+  Conversation prompt;
+  size_t text_bytes = 0;  // of the prompt's messages
+  RequestOptions options;
+  std::optional<int64_t> max_tokens;
+  bool include_reasoning = true;
+  ToolWishes tools;
+  HttpHeaders headers;                // of the answer
+  std::vector<std::string> warnings;  // in the answer
+};
+
+std::optional<ApiError> read_chat(const Json& body, const Service& service, ChatRequest& request) {
+  const ServedModel& model = *service.model();
+  Fields fields(body);
+  if (auto error = read_model_name(fields, service)) return error;
+  request.prompt = read_chat_prompt(fields, request.text_bytes);
+  request.options = read_request_options(fields, model);
+  request.max_tokens = read_max_tokens(fields);
+  read_logprobs(fields, request.options.sampling);
+  request.include_reasoning = fields.boolean("include_reasoning").value_or(true);
+  request.tools = read_tool_wishes(fields, request.prompt, request.warnings);
+  if (request.tools.parse) warn_of_tools(model, request.prompt, request.warnings);
+  if (fields.error()) return fields.error();
+  UnknownFields unknown = check_unknown(fields, service.options().strict_requests);
+  request.headers = std::move(unknown.headers);
+  std::move(unknown.warnings.begin(), unknown.warnings.end(), std::back_inserter(request.warnings));
+  return unknown.error;
+}
+
+// The prompt's tokens, which fit the context; sets max_tokens of the sampling.
+std::optional<ApiError> encode_prompt(const ServedModel& model,
+                                      ChatRequest& request,
+                                      std::vector<int32_t>& ids) {
+  if (!model.chat_prompt) {
+    return ApiError{invalid_argument("the model has no chat template; use /v1/completions")};
+  }
+  if (request.text_bytes > max_prompt_bytes(model)) {
+    return context_exceeded(std::to_string(request.text_bytes) + " bytes", "messages", model);
+  }
+  Result<std::vector<int32_t>> encoded = model.chat_prompt(request.prompt);
+  if (!encoded) return ApiError{encoded.error(), "messages"};
+  ids = std::move(*encoded);
+  shorten_prompt(ids, request.options, request.max_tokens, model);
+  return fit_tokens("messages", ids.size(), request.max_tokens, model, request.options.sampling);
+}
+
+GenerationPlan plan_of(const ServedModel& model,
+                       const ChatRequest& request,
+                       const std::vector<int32_t>& ids) {
+  const RequestOptions& options = request.options;
+  GenerationPlan plan;
+  plan.text = options.text;
+  const bool calls = request.tools.parse && model.tool_calls != nullptr;
+  if (model.parse_reasoning || calls) {
+    plan.text.parser = parser_options(model, request.prompt, ids, calls);
+    plan.text.one_call = request.tools.one_call;
+  }
+  plan.cache_salt = options.cache_salt;
+  plan.priority = options.priority;
+  plan.stream = options.stream;
+  plan.headers = request.headers;
+  add_choices(plan, ids, options.sampling, options.choices);
+  return plan;
+}
+
 std::optional<ApiError> answer_chat(Service& service,
                                     const std::shared_ptr<Exchange>& exchange,
                                     const Json& body,
                                     RequestRecord record) {
   const ServedModel& model = *service.model();
-  Fields fields(body);
-  if (auto error = read_model_name(fields, service)) return error;
-  size_t text_bytes = 0;
-  const Conversation prompt = read_chat_prompt(fields, text_bytes);
-  RequestOptions options = read_request_options(fields, model);
-  const auto max_tokens = read_max_tokens(fields);
-  read_logprobs(fields, options.sampling);
-  const bool include_reasoning = fields.boolean("include_reasoning").value_or(true);
-  std::vector<std::string> warnings;
-  const ToolWishes tools = read_tool_wishes(fields, prompt, warnings);
-  if (tools.parse) warn_of_tools(model, prompt, warnings);
-  if (fields.error()) return fields.error();
-  UnknownFields unknown = check_unknown(fields, service.options().strict_requests);
-  if (unknown.error) return unknown.error;
-  warnings.insert(warnings.end(), unknown.warnings.begin(), unknown.warnings.end());
-
-  if (!model.chat_prompt) {
-    return ApiError{invalid_argument("the model has no chat template; use /v1/completions")};
-  }
-  if (text_bytes > max_prompt_bytes(model)) {
-    return context_exceeded(std::to_string(text_bytes) + " bytes", "messages", model);
-  }
-  Result<std::vector<int32_t>> ids = model.chat_prompt(prompt);
-  if (!ids) return ApiError{ids.error(), "messages"};
-  shorten_prompt(*ids, options, max_tokens, model);
-  if (auto error = fit_tokens("messages", ids->size(), max_tokens, model, options.sampling)) {
-    return error;
-  }
-
-  GenerationPlan plan;
-  plan.text = options.text;
-  const bool calls = tools.parse && model.tool_calls != nullptr;
-  if (model.parse_reasoning || calls) {
-    plan.text.parser = parser_options(model, prompt, *ids, calls);
-    plan.text.one_call = tools.one_call;
-  }
-  plan.cache_salt = options.cache_salt;
-  plan.priority = options.priority;
-  plan.stream = options.stream;
-  plan.headers = std::move(unknown.headers);
-  add_choices(plan, *ids, options.sampling, options.choices);
+  ChatRequest request;
+  std::vector<int32_t> ids;
+  if (auto error = read_chat(body, service, request)) return error;
+  if (auto error = encode_prompt(model, request, ids)) return error;
+  GenerationPlan plan = plan_of(model, request, ids);
+  const RequestOptions& options = request.options;
+  ChatAnswer answer;
+  answer.options = {options.sampling.logprobs,
+                    options.include_usage,
+                    options.continuous_usage,
+                    options.return_token_ids,
+                    options.tokens_as_ids,
+                    request.include_reasoning};
+  answer.choices = plan.choices.size();
+  if (options.return_token_ids) answer.prompt = std::move(ids);
   AnswerHead head{"chatcmpl-" + record.id,
                   service.options().model_names[0],
                   unix_seconds(),
-                  std::move(warnings)};
-  plan.writer =
-      make_chat_writer(service,
-                       std::move(head),
-                       {options.sampling.logprobs,
-                        options.include_usage,
-                        options.continuous_usage,
-                        options.return_token_ids,
-                        options.tokens_as_ids,
-                        include_reasoning},
-                       plan.choices.size(),
-                       options.stream,
-                       options.return_token_ids ? std::move(*ids) : std::vector<int32_t>(),
-                       service.metrics());
+                  std::move(request.warnings)};
+  plan.writer = make_chat_writer(service, std::move(head), std::move(answer), options.stream);
   Generation::start(service, exchange, std::move(plan), std::move(record));
   return std::nullopt;
 }

@@ -30,18 +30,13 @@ void append_text_field(std::string& out, std::string_view name, std::string_view
 
 class ChatStreamWriter final : public AnswerWriter {
  public:
-  ChatStreamWriter(const Tokenizer& tokenizer,
-                   AnswerHead head,
-                   const AnswerOptions& options,
-                   size_t choices,
-                   std::vector<int32_t> prompt,
-                   Metrics& metrics)
-      : tokenizer_(tokenizer),
-        options_(options),
+  ChatStreamWriter(Service& service, AnswerHead head, ChatAnswer answer)
+      : tokenizer_(*service.model()->tokenizer),
+        options_(answer.options),
         warnings_(std::move(head.warnings)),
-        role_sent_(choices, false),
-        prompt_(std::move(prompt)),
-        metrics_(metrics) {
+        role_sent_(answer.choices, false),
+        prompt_(std::move(answer.prompt)),
+        metrics_(service.metrics()) {
     chunk_start_ = "data: ";
     append_answer_head(chunk_start_, head, "chat.completion.chunk");
   }
@@ -166,18 +161,13 @@ class ChatStreamWriter final : public AnswerWriter {
 
 class ChatWholeWriter final : public AnswerWriter {
  public:
-  ChatWholeWriter(const Tokenizer& tokenizer,
-                  AnswerHead head,
-                  const AnswerOptions& options,
-                  size_t choices,
-                  std::vector<int32_t> prompt,
-                  Metrics& metrics)
-      : tokenizer_(tokenizer),
-        options_(options),
+  ChatWholeWriter(Service& service, AnswerHead head, ChatAnswer answer)
+      : tokenizer_(*service.model()->tokenizer),
+        options_(answer.options),
         head_(std::move(head)),
-        choices_(choices),
-        prompt_(std::move(prompt)),
-        metrics_(metrics) {}
+        choices_(answer.choices),
+        prompt_(std::move(answer.prompt)),
+        metrics_(service.metrics()) {}
 
   void prompt_logprobs(size_t, std::vector<OutputToken>) override {}
 
@@ -263,20 +253,14 @@ class ChatWholeWriter final : public AnswerWriter {
 
 }  // namespace
 
-std::unique_ptr<AnswerWriter> make_chat_writer(const Service& service,
+std::unique_ptr<AnswerWriter> make_chat_writer(Service& service,
                                                AnswerHead head,
-                                               const AnswerOptions& options,
-                                               size_t choices,
-                                               bool stream,
-                                               std::vector<int32_t> prompt,
-                                               Metrics& metrics) {
-  const Tokenizer& tokenizer = *service.model()->tokenizer;
+                                               ChatAnswer answer,
+                                               bool stream) {
   if (stream) {
-    return std::make_unique<ChatStreamWriter>(
-        tokenizer, std::move(head), options, choices, std::move(prompt), metrics);
+    return std::make_unique<ChatStreamWriter>(service, std::move(head), std::move(answer));
   }
-  return std::make_unique<ChatWholeWriter>(
-      tokenizer, std::move(head), options, choices, std::move(prompt), metrics);
+  return std::make_unique<ChatWholeWriter>(service, std::move(head), std::move(answer));
 }
 
 }  // namespace baton

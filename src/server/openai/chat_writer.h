@@ -2,18 +2,21 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "server/openai/answer_parts.h"
 
 namespace baton {
 
-// `prompt` for return_token_ids, else empty.
-std::unique_ptr<AnswerWriter> make_chat_writer(const Service& service,
+struct ChatAnswer {
+  AnswerOptions options;
+  size_t choices = 1;
+  std::vector<int32_t> prompt;  // for return_token_ids; else empty
+};
+
+std::unique_ptr<AnswerWriter> make_chat_writer(Service& service,
                                                AnswerHead head,
-                                               const AnswerOptions& options,
-                                               size_t choices,
-                                               bool stream,
-                                               std::vector<int32_t> prompt,
-                                               Metrics& metrics);
+                                               ChatAnswer answer,
+                                               bool stream);
 
 }  // namespace baton
