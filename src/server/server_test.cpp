@@ -194,6 +194,7 @@ TEST(Server, NamesTheModelsItServes) {
   EXPECT_EQ(server.post("/v1/chat/completions", body).status, 200);
   EXPECT_EQ(server.get("/v1/models").json()["data"][0]["id"], "tiny");
   EXPECT_EQ(server.get("/v1/models/tiny").json()["max_model_len"], 512);
+  EXPECT_EQ(server.get("/v1/models/t%69ny/").json()["id"], "tiny");
   EXPECT_EQ(server.get("/v1/models/gpt-4").status, 404);
 }
 

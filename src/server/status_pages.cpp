@@ -52,8 +52,8 @@ void handle_models(Service& service, std::shared_ptr<Exchange> exchange) {
 }
 
 void handle_model(Service& service, std::shared_ptr<Exchange> exchange) {
-  const std::string name =
-      exchange->request().path.substr(exchange->request().path.find("models/") + 7);
+  std::string name = exchange->request().path.substr(exchange->request().path.find("models/") + 7);
+  while (name.ends_with('/') && !service.check_model(name)) name.pop_back();
   if (Status known = service.check_model(name); !known) {
     exchange->respond(error_response({known.error(), "model", "model_not_found"}));
     return;

@@ -573,6 +573,17 @@ TEST(Chat, SaysWhichFieldsItDoesNotKnow) {  // NU-05
       << "an unconstrained answer would look valid";
 }
 
+TEST(Chat, NamesTwentyUnknownFieldsAndCountsTheOthers) {
+  TestServer server(TestServer::plays("x"));
+  Json body = chat_body();
+  for (int i = 0; i < 500; ++i) body["field_" + std::to_string(i)] = i;
+  const TestResponse warned = server.post("/v1/chat/completions", body);
+  EXPECT_EQ(warned.status, 200);
+  const Json warnings = warned.json()["warnings"];
+  ASSERT_EQ(warnings.size(), 21U);
+  EXPECT_EQ(warnings[20], "480 more unknown fields were ignored");
+}
+
 TEST(Chat, ReportsUsageOnceAtTheEndOfAStream) {  // AP-16
   for (const int n : {1, 2}) {
     TestServer server(TestServer::plays("Hello"));

@@ -13,6 +13,7 @@ namespace {
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 constexpr size_t kMaxStopStrings = 64;
+constexpr size_t kMaxNamedUnknown = 20;
 
 void read_float(Fields& fields, std::string_view name, double least, double most, float& value) {
   if (const auto given = fields.number(name, least, most)) {
@@ -273,10 +274,15 @@ UnknownFields check_unknown(const Fields& fields, bool strict) {
   UnknownFields result;
   const std::vector<std::string> names = fields.unknown();
   if (names.empty()) return result;
+  const size_t named = std::min(names.size(), kMaxNamedUnknown);
   std::string list;
-  for (const std::string& name : names) {
-    list += (list.empty() ? "" : ", ") + name;
-    result.warnings.push_back("unknown field '" + name + "' was ignored");
+  for (size_t i = 0; i < named; ++i) {
+    list += (list.empty() ? "" : ", ") + names[i];
+    result.warnings.push_back("unknown field '" + names[i] + "' was ignored");
+  }
+  if (const size_t more = names.size() - named; more > 0) {
+    list += ", and " + std::to_string(more) + " more";
+    result.warnings.push_back(std::to_string(more) + " more unknown fields were ignored");
   }
   if (strict) {
     result.error = ApiError{invalid_argument("unknown field: " + list.substr(0, 300)), names[0]};
