@@ -12,6 +12,7 @@
 #include "engine_options.h"
 #include "layered_options.h"
 #include "open_files.h"
+#include "server/cors.h"
 #include "server/http/server.h"
 #include "server/routes.h"
 #include "server/status_pages.h"
@@ -28,6 +29,7 @@ struct ServeFlags {
   int port = 8000;
   std::string unix_socket;
   std::string api_key;
+  std::string allowed_origins = "*";
   int http_threads = 2;
   int worker_threads = 2;
   int max_connections = 8192;
@@ -48,6 +50,10 @@ void add_serve_options(CLI::App& app, ServeFlags& flags) {
   app.add_option("--port", flags.port, "port to listen on; 0: any free one")->capture_default_str();
   app.add_option("--uds", flags.unix_socket, "Unix socket to listen on instead");
   app.add_option("--api-key", flags.api_key, "key that clients must send");
+  app.add_option("--allowed-origins",
+                 flags.allowed_origins,
+                 "web pages that may use the API: *, or origins with commas or as a JSON list")
+      ->capture_default_str();
   app.add_option("--http-threads", flags.http_threads, "threads that move bytes")
       ->capture_default_str();
   app.add_option("--worker-threads", flags.worker_threads, "threads that parse and tokenise")
@@ -108,6 +114,9 @@ Status check_serve_flags(const ServeFlags& flags) {
   Result<int64_t> size = parse_human_size(flags.max_body_bytes);
   if (!size) return invalid_argument("--max-body-bytes: " + size.error().message);
   if (*size < 1) return invalid_argument("--max-body-bytes: expected at least 1");
+  if (auto origins = parse_origins(flags.allowed_origins); !origins) {
+    return invalid_argument("--allowed-origins: " + origins.error().message);
+  }
   return check_engine_flags(flags.engine);
 }
 
@@ -122,6 +131,7 @@ ServiceOptions service_options_of(const ServeFlags& flags) {
     if (last != flags.engine.model) options.model_names.push_back(flags.engine.model);
   }
   options.api_key = flags.api_key;
+  options.allowed_origins = *parse_origins(flags.allowed_origins);
   options.strict_requests = flags.strict_requests;
   options.stall_seconds = flags.stall_timeout;
   options.worker_threads = flags.worker_threads;

@@ -77,6 +77,7 @@ class BadInput(unittest.TestCase):
             (["--log-level", "loud"], ["--log-level"]),
             (["--drain-timeout", "-1"], ["--drain-timeout"]),
             (["--stall-timeout", "nan"], ["--stall-timeout", "nan"]),
+            (["--allowed-origins", "a.test"], ["--allowed-origins", "a.test"]),
             (["--ping-interval", "1e300"], ["--ping-interval"]),
             (["--http-threads", "1000000"], ["--http-threads", "1024"]),
             (["--max-body-bytes", "x"], ["--max-body-bytes"]),

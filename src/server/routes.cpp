@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "server/cors.h"
 #include "server/openai/chat.h"
 #include "server/openai/completions.h"
 #include "server/openai/tokens.h"
@@ -108,13 +109,16 @@ std::string canonical_path(std::string_view given) {
   return path;
 }
 
-// The route of a request, or the answer that refuses it.
+// The route of a request, or the answer that it gets without one.
 struct Decision {
   std::optional<Route> route = std::nullopt;
   HttpResponse refusal = {};
 };
 
 Decision decide(const Service& service, const HttpRequest& request) {
+  if (auto preflight = answer_preflight(service.options().allowed_origins, request)) {
+    return {.refusal = std::move(*preflight)};  // before the key: a browser sends none yet
+  }
   const std::string path = canonical_path(request.path);
   const std::string_view method =
       request.method == "HEAD" ? std::string_view("GET") : std::string_view(request.method);
@@ -173,7 +177,10 @@ Result<std::unique_ptr<HttpServer>> open_api_server(Service& service,
       [&service](std::shared_ptr<Exchange> exchange) {
         handle_request(service, std::move(exchange));
       },
-      [&service](const HttpRequest& head) { return refuse_early(service, head); });
+      [&service](const HttpRequest& head) { return refuse_early(service, head); },
+      [&service](const HttpRequest& head) {
+        return cors_headers(service.options().allowed_origins, head);
+      });
 }
 
 }  // namespace baton

@@ -54,6 +54,7 @@ struct ServedModel {
 struct ServiceOptions {
   std::vector<std::string> model_names;              // the first is the one answers carry
   std::string api_key;                               // empty: none asked for
+  std::vector<std::string> allowed_origins = {"*"};  // of web pages; see cors.h
   bool strict_requests = false;                      // unknown request fields are a 400
   double stall_seconds = 120.0;                      // no finished step for so long: not healthy
   int worker_threads = 2;

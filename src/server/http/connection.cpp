@@ -88,6 +88,7 @@ void Connection::read_request() {
   parser_->header_limit(shared_->limits.max_header_bytes);
   parser_->body_limit(shared_->limits.max_body_bytes);
   request_ = {};
+  common_headers_.clear();
   http_1_0_ = head_only_ = streaming_ = ended_ = false;
   if (buffer_.size() > 0) {
     read_header();
@@ -117,14 +118,20 @@ void Connection::read_header() {
 
 void Connection::on_header(const error_code& error) {
   if (state_ != State::kReading) return;
-  if (error) {
+  const bool too_large = error == http::error::body_limit;  // the head is there all the same
+  if (error && !too_large) {
     on_read_error(error);
     return;
   }
   const auto& message = parser_->get();
   request_ = request_of(message);
+  if (shared_->common_headers) common_headers_ = shared_->common_headers(request_);
   http_1_0_ = message.version() < 11;
   head_only_ = message.method() == http::verb::head;
+  if (too_large) {
+    on_read_error(error);
+    return;
+  }
   if (refuses_header()) return;
   body_deadline_ = steady_clock::now() + as_duration(shared_->limits.body_seconds);
   if (!parser_->is_done() && !http_1_0_ &&

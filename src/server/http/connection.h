@@ -28,6 +28,7 @@ struct ServerShared {
   HttpLimits limits;
   HttpHandler handler;
   HttpRefusal refuse_early;
+  HttpCommonHeaders common_headers;
   std::mutex mutex;
   std::map<const Connection*, std::weak_ptr<Connection>> open;  // they take themselves out
   std::atomic<int> connections = 0;
@@ -93,6 +94,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
   HttpRequest request_;  // the head, until dispatch
+  HttpHeaders common_headers_;
   std::chrono::steady_clock::time_point body_deadline_;
   uint64_t timer_round_ = 0;  // a cancelled wait may already be queued: rounds tell them apart
 

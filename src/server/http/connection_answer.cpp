@@ -30,6 +30,7 @@ void clear_or_free(std::string& text) {
 void Connection::write_response(HttpResponse response) {
   if (state_ != State::kAnswering) return;
   keep_alive_ = keep_alive_ && !response.close;
+  response.headers.insert(response.headers.end(), common_headers_.begin(), common_headers_.end());
   head_ = response_head(
       response, exchange_ ? exchange_->request().id : request_.id, keep_alive_, http_1_0_);
   out_ = head_only_ ? std::string() : std::move(response.body);
@@ -42,7 +43,9 @@ void Connection::begin_stream(const HttpHeaders& headers) {
   if (state_ != State::kAnswering || streaming_) return;
   streaming_ = true;
   if (http_1_0_) keep_alive_ = false;
-  head_ = stream_head(headers, exchange_->request().id, keep_alive_, http_1_0_);
+  HttpHeaders all = headers;
+  all.insert(all.end(), common_headers_.begin(), common_headers_.end());
+  head_ = stream_head(all, exchange_->request().id, keep_alive_, http_1_0_);
   last_progress_ = steady_clock::now();
   arm_timer(shared_->limits.ping_seconds, &Connection::on_ping_due);
 }

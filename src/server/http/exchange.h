@@ -71,5 +71,7 @@ using HttpHandler = std::function<void(std::shared_ptr<Exchange>)>;
 // Asked with the head of a request before its body is read: the answer that makes the body useless,
 // if there is one. The connection closes behind it.
 using HttpRefusal = std::function<std::optional<HttpResponse>(const HttpRequest& head)>;
+// Asked with the head of a request: headers that its answer carries, whoever gives it.
+using HttpCommonHeaders = std::function<HttpHeaders(const HttpRequest& head)>;
 
 }  // namespace baton

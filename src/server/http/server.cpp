@@ -86,18 +86,20 @@ bool is_left_over(const std::string& path, asio::io_context& context) {
 
 class AsioServer final : public HttpServer {
  public:
-  AsioServer(const HttpLimits& limits, HttpHandler handler, HttpRefusal refuse_early)
-      : shared_(std::make_shared<ServerShared>()),
+  explicit AsioServer(std::shared_ptr<ServerShared> shared)
+      : shared_(std::move(shared)),
         work_(asio::make_work_guard(context_)),
         strand_(asio::make_strand(context_)),
         acceptor_(strand_),
-        retry_(strand_) {
-    shared_->limits = limits;
-    shared_->handler = std::move(handler);
-    shared_->refuse_early = std::move(refuse_early);
-  }
+        retry_(strand_) {}
 
-  ~AsioServer() override { stop(); }
+  ~AsioServer() override {
+    try {
+      stop();
+    } catch (const std::exception& e) {
+      log_error(std::string("http: ") + e.what());
+    }
+  }
 
   Status listen(const HttpAddress& address) {
     Result<std::vector<Endpoint>> endpoints = resolve(address, context_);
@@ -237,7 +239,7 @@ class AsioServer final : public HttpServer {
   }
 
   asio::io_context context_;
-  std::shared_ptr<ServerShared> shared_;
+  const std::shared_ptr<ServerShared> shared_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   asio::strand<asio::io_context::executor_type> strand_;  // of the listener
   Acceptor acceptor_;
@@ -261,8 +263,14 @@ Result<std::unique_ptr<HttpServer>> HttpServer::open(const HttpAddress& address,
                                                      const HttpLimits& limits,
                                                      int threads,
                                                      HttpHandler handler,
-                                                     HttpRefusal refuse_early) {
-  auto server = std::make_unique<AsioServer>(limits, std::move(handler), std::move(refuse_early));
+                                                     HttpRefusal refuse_early,
+                                                     HttpCommonHeaders common_headers) {
+  auto shared = std::make_shared<ServerShared>();
+  shared->limits = limits;
+  shared->handler = std::move(handler);
+  shared->refuse_early = std::move(refuse_early);
+  shared->common_headers = std::move(common_headers);
+  auto server = std::make_unique<AsioServer>(std::move(shared));
   if (Status status = server->listen(address); !status) return status.error();
   server->start(threads);
   return std::unique_ptr<HttpServer>(std::move(server));

@@ -34,13 +34,14 @@ struct HttpAddress {
 
 class HttpServer {
  public:
-  // Binds and starts `threads` threads. The error names the address and why. `refuse_early` may be
-  // empty.
+  // Binds and starts `threads` threads. The error names the address and why. `refuse_early` and
+  // `common_headers` may be empty.
   static Result<std::unique_ptr<HttpServer>> open(const HttpAddress& address,
                                                   const HttpLimits& limits,
                                                   int threads,
                                                   HttpHandler handler,
-                                                  HttpRefusal refuse_early = {});
+                                                  HttpRefusal refuse_early = {},
+                                                  HttpCommonHeaders common_headers = {});
   virtual ~HttpServer() = default;  // as stop()
 
   virtual uint16_t port() const = 0;  // the bound one; 0 for a Unix socket
