@@ -133,7 +133,7 @@ Json facts_of(const char* benchmark, const BenchFlags& flags) {
 }
 
 int report_or_fail(Result<std::vector<RequestSample>> samples,
-                   Json facts,
+                   const Json& facts,
                    double seconds,
                    const BenchFlags& flags) {
   if (!samples) {
@@ -223,7 +223,35 @@ Result<Json> server_info(const ServerAddress& address, const std::string& api_ke
   return Json::object();
 }
 
-// Requests go out at their times (all at once without a rate), at most max_concurrency at a time.
+// Seconds after the begin at which requests go out; all at once without a rate.
+std::vector<double> start_times(const BenchFlags& flags) {
+  std::vector<double> starts(static_cast<size_t>(flags.num_prompts), 0.0);
+  if (flags.request_rate <= 0) return starts;
+  std::mt19937_64 random(flags.prompt_seed);
+  std::exponential_distribution<double> gap(flags.request_rate);
+  double at = 0.0;
+  for (double& start : starts) start = at += gap(random);
+  return starts;
+}
+
+Json completion_body(const BenchFlags& flags, int32_t vocab_size, size_t number) {
+  Json body = {{"max_tokens", flags.output_len},
+               {"temperature", 0.0},
+               {"ignore_eos", true},
+               {"stream", true},
+               {"return_token_ids", true},
+               {"stream_options", {{"include_usage", true}}}};
+  if (!flags.model_name.empty()) body["model"] = flags.model_name;
+  if (flags.prompt_text.empty()) {
+    body["prompt"] =
+        random_prompt(flags.input_tokens, vocab_size, flags.prompt_seed * 1000003 + number);
+  } else {
+    body["prompt"] = flags.prompt_text;
+  }
+  return body;
+}
+
+// At most max_concurrency requests at a time.
 int run_serve_bench(const BenchFlags& flags) {
   Result<ServerAddress> address = parse_url(flags.url);
   if (!address) return fail_with("--url: " + address.error().message);
@@ -234,38 +262,20 @@ int run_serve_bench(const BenchFlags& flags) {
   }
   const int32_t vocab_size = info->value("vocab_size", 1000);
 
-  std::vector<double> starts(static_cast<size_t>(flags.num_prompts), 0.0);
-  std::mt19937_64 random(flags.prompt_seed);
-  if (flags.request_rate > 0) {
-    std::exponential_distribution<double> gap(flags.request_rate);
-    double at = 0.0;
-    for (double& start : starts) start = at += gap(random);
-  }
+  const std::vector<double> starts = start_times(flags);
   std::vector<RequestSample> samples(starts.size());
   std::vector<std::string> failures(starts.size());
   std::atomic<size_t> next = 0;
   const Clock::time_point begin = Clock::now();
-  std::vector<std::thread> threads;
-  for (int t = 0; t < std::min(flags.max_concurrency, flags.num_prompts); ++t) {
-    threads.emplace_back([&] {
+  std::vector<std::thread> threads(
+      static_cast<size_t>(std::min(flags.max_concurrency, flags.num_prompts)));
+  for (std::thread& thread : threads) {
+    thread = std::thread([&] {
       ApiClient client(*address, flags.api_key);
       for (size_t i; (i = next++) < starts.size();) {
         std::this_thread::sleep_until(begin + std::chrono::duration_cast<Clock::duration>(
                                                   std::chrono::duration<double>(starts[i])));
-        Json body = {{"max_tokens", flags.output_len},
-                     {"temperature", 0.0},
-                     {"ignore_eos", true},
-                     {"stream", true},
-                     {"return_token_ids", true},
-                     {"stream_options", {{"include_usage", true}}}};
-        if (!flags.model_name.empty()) body["model"] = flags.model_name;
-        if (flags.prompt_text.empty()) {
-          body["prompt"] =
-              random_prompt(flags.input_tokens, vocab_size, flags.prompt_seed * 1000003 + i);
-        } else {
-          body["prompt"] = flags.prompt_text;
-        }
-        samples[i] = stream_one(client, body, failures[i]);
+        samples[i] = stream_one(client, completion_body(flags, vocab_size, i), failures[i]);
       }
     });
   }

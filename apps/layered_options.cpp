@@ -102,6 +102,16 @@ std::vector<std::string> names_of(const CLI::App& app) {
   return names;
 }
 
+Error unknown_flag(const std::string& name, const ForeignFlag* foreign, const CLI::App& app) {
+  if (foreign != nullptr) {
+    return invalid_argument("--" + name + " is not supported: " + std::string(foreign->reason) +
+                            "; with --compat it is passed over");
+  }
+  const std::string nearest = nearest_name(name, names_of(app));
+  return invalid_argument("unknown flag --" + name +
+                          (nearest.empty() ? "; see --help" : "; nearest: --" + nearest));
+}
+
 std::string as_flag(const std::string& name, const std::string& value) {
   return "--" + name + "=" + value;
 }
@@ -273,13 +283,7 @@ Status LayeredOptions::check_unknown(const std::vector<std::string>& remaining) 
                    foreign != nullptr ? std::string(foreign->reason).c_str() : "unknown flag");
       continue;
     }
-    if (foreign != nullptr) {
-      return invalid_argument("--" + name + " is not supported: " + std::string(foreign->reason) +
-                              "; with --compat it is passed over");
-    }
-    const std::string nearest = nearest_name(name, names_of(app_));
-    return invalid_argument("unknown flag --" + name +
-                            (nearest.empty() ? "; see --help" : "; nearest: --" + nearest));
+    return unknown_flag(name, foreign, app_);
   }
   return {};
 }
@@ -340,8 +344,12 @@ std::string LayeredOptions::config_text() const {
     if (option->count() > 0) value = listed(option->results());
     if (name == "api-key" && !value.empty()) value = "***";
     const auto source = source_.find(name);
-    out += name + ": " + (value.empty() ? "\"\"" : value) + "  # " +
-           (source == source_.end() ? "default" : source->second) + "\n";
+    out += name;
+    out += ": ";
+    out += value.empty() ? "\"\"" : value;
+    out += "  # ";
+    out += source == source_.end() ? "default" : source->second;
+    out += '\n';
   }
   return out;
 }
