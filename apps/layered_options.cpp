@@ -346,7 +346,8 @@ std::string LayeredOptions::config_text() const {
     const auto source = source_.find(name);
     out += name;
     out += ": ";
-    out += value.empty() ? "\"\"" : value;
+    // In quotes what YAML would take for nothing, or for an alias.
+    out += value.empty() || value.starts_with('*') ? '"' + value + '"' : value;
     out += "  # ";
     out += source == source_.end() ? "default" : source->second;
     out += '\n';

@@ -53,6 +53,7 @@ void add_serve_options(CLI::App& app, ServeFlags& flags) {
   app.add_option("--allowed-origins",
                  flags.allowed_origins,
                  "web pages that may use the API: *, or origins with commas or as a JSON list")
+      ->join(',')
       ->capture_default_str();
   app.add_option("--http-threads", flags.http_threads, "threads that move bytes")
       ->capture_default_str();
