@@ -2,9 +2,6 @@
 
 namespace baton {
 
-const char* const kGpt2Pattern =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-
 void PreTokenizer::apply(size_t step,
                          std::string_view text,
                          SplitPattern::Scratch& scratch,

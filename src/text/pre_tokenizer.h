@@ -42,6 +42,7 @@ class PreTokenizer {
 };
 
 // The pattern that ByteLevel uses by itself when use_regex is true (GPT-2).
-extern const char* const kGpt2Pattern;
+inline constexpr const char* kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 }  // namespace baton

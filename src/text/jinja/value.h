@@ -23,7 +23,7 @@ class Interpreter;
 struct Arguments;
 
 // Wide enough for every integer that JSON brings and for sums of them.
-__extension__ typedef __int128 Integer;
+using Integer = __int128_t;
 
 // What a name or attribute that does not exist gives. Printing it is "", using it is an error.
 struct Undefined {
