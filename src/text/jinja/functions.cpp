@@ -73,27 +73,28 @@ Value name_space(Interpreter& run, const Arguments& arguments) {
 Value joiner(Interpreter&, const Arguments& arguments) {
   const Value* given = arguments.find(0, "sep");
   const Value separator = given == nullptr ? Value(", ") : *given;
-  return Value(Function{
-      "joiner", [separator, used = std::make_shared<bool>(false)](Interpreter&, const Arguments&) {
-        return std::exchange(*used, true) ? separator : Value("");
-      }});
+  const auto join = [separator, used = std::make_shared<bool>(false)](Interpreter&,
+                                                                      const Arguments&) {
+    return std::exchange(*used, true) ? separator : Value("");
+  };
+  return Value(Function{"joiner", join, separator.nesting() + 1});
 }
 
 // cycler(a, b): next() gives them in turn, reset() starts over.
 Value cycler(Interpreter& run, const Arguments& arguments) {
   if (arguments.positional.empty()) return run.fail("cycler expected values");
   const auto position = std::make_shared<size_t>(0);
+  const Value values(List{arguments.positional, false, false});
+  const auto next = [values, position](Interpreter&, const Arguments&) {
+    return values.list()->items[(*position)++ % values.list()->items.size()];
+  };
+  const auto reset = [position](Interpreter&, const Arguments&) {
+    *position = 0;
+    return Value(None{});
+  };
   Dict methods;
-  methods.set(
-      Value("next"),
-      Value(Function{"next",
-                     [values = arguments.positional, position](Interpreter&, const Arguments&) {
-                       return values[(*position)++ % values.size()];
-                     }}));
-  methods.set(Value("reset"), Value(Function{"reset", [position](Interpreter&, const Arguments&) {
-                                               *position = 0;
-                                               return Value(None{});
-                                             }}));
+  methods.set(Value("next"), Value(Function{"next", next, values.nesting() + 1}));
+  methods.set(Value("reset"), Value(Function{"reset", reset}));
   return run.make_namespace(std::move(methods));
 }
 

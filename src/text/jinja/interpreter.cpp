@@ -14,6 +14,8 @@ namespace {
 // A conversation of thousands of messages takes about a hundred steps for each.
 constexpr uint64_t kMaxSteps = 20'000'000;
 constexpr int kMaxDepth = 200;
+// Of values. A request's JSON nests up to 200 deep.
+constexpr int kMaxNesting = 500;
 
 }  // namespace
 
@@ -36,10 +38,11 @@ Interpreter::Interpreter(const Program& program, const Dict& variables, std::tim
   frame_ = std::make_shared<Frame>(frame_);
 }
 
-// Macros and namespaces can hold each other; emptying them breaks the circles.
+// Macros, namespaces and loops can hold each other; emptying them breaks the circles.
 Interpreter::~Interpreter() {
   for (const FramePtr& frame : kept_frames_) frame->variables.clear();
   for (const auto& names : namespaces_) names->attributes.items.clear();
+  for (const auto& value : kept_values_) *value = Value();
 }
 
 Result<MarkedText> Interpreter::run() {
@@ -150,15 +153,16 @@ Interpreter::Flow Interpreter::execute(const Statement& statement) {
 // Every round has a frame of its own: what it sets is gone in the next.
 Interpreter::Flow Interpreter::execute_for(const Statement& statement) {
   const Value iterable = evaluate(*statement.expression);
-  auto items = std::make_shared<List>();
+  List wanted_items;
   for (Value& candidate : iterate(*this, iterable)) {
     if (!spend(1)) return Flow::kBreak;
     const bool wanted = !statement.condition || in_frame(frame_, [&] {
       assign(statement.target, candidate);
       return evaluate(*statement.condition).truth();
     });
-    if (wanted) items->items.push_back(std::move(candidate));
+    if (wanted) wanted_items.items.push_back(std::move(candidate));
   }
+  const std::shared_ptr<const List> items = Value(std::move(wanted_items)).shared_list();
   if (items->items.empty()) return execute(statement.otherwise);
   const int loop_slot = static_cast<int>(program_.names.size());
   ++loop_depth_;
@@ -322,8 +326,15 @@ Value Interpreter::evaluate_or_undefined(const ExpressionPtr& node) {
 }
 
 Value Interpreter::evaluate(const Expression& node) {
-  using Kind = Expression::Kind;
   if (!spend(1)) return {};
+  Value value = evaluate_kind(node);
+  if (value.nesting() <= kMaxNesting) return value;
+  return fail("values nested too deeply: expected at most " + std::to_string(kMaxNesting) +
+              " levels");
+}
+
+Value Interpreter::evaluate_kind(const Expression& node) {
+  using Kind = Expression::Kind;
   switch (node.kind) {
     case Kind::kConstant:
       return node.constant;

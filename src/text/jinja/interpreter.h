@@ -40,6 +40,8 @@ class Interpreter {
   Value call(const Value& callee, const Arguments& arguments);
   std::time_t now() const { return now_; }
   Value make_namespace(Dict attributes);
+  // Values that can come to hold each other, and that are freed with the run.
+  void keep(std::shared_ptr<Value> value) { kept_values_.push_back(std::move(value)); }
 
  private:
   struct Frame;
@@ -58,6 +60,7 @@ class Interpreter {
   Value with_block_input(const Expression& filters, MarkedText input);
 
   Value evaluate(const Expression& node);
+  Value evaluate_kind(const Expression& node);
   Value evaluate_or_undefined(const ExpressionPtr& node);
   Value evaluate_name(const Expression& node);
   Value evaluate_list(const Expression& node);
@@ -92,6 +95,7 @@ class Interpreter {
   FramePtr frame_;
   std::vector<FramePtr> kept_frames_;  // those that macros were defined in
   std::vector<std::shared_ptr<Namespace>> namespaces_;
+  std::vector<std::shared_ptr<Value>> kept_values_;
   MarkedText out_;
   std::optional<Error> error_;
   int line_ = 1;

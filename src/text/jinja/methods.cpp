@@ -449,10 +449,12 @@ Value cycle(Interpreter& run, const Value& self, const Arguments& arguments) {
   if (arguments.positional.empty()) return run.fail("cycle expected values");
   return arguments.positional[self.loop()->index % arguments.positional.size()];
 }
-Value changed(Interpreter&, const Value& self, const Arguments& arguments) {
+Value changed(Interpreter& run, const Value& self, const Arguments& arguments) {
   Value now(List{arguments.positional, true, false});
-  const bool differs = !now.equals(*self.loop()->last_changed);
-  *self.loop()->last_changed = std::move(now);
+  const std::shared_ptr<Value>& last = self.loop()->last_changed;
+  const bool differs = !now.equals(*last);
+  if (last->is_undefined()) run.keep(last);
+  *last = std::move(now);
   return Value(differs);
 }
 

@@ -226,9 +226,10 @@ Value attribute(Interpreter& run, const Value& object, const std::string& name) 
     return loop_attribute(*object.loop(), name);
   }
   if (const Method* method = find_method(object, name)) {
-    return Value(Function{name, [object, method](Interpreter& r, const Arguments& arguments) {
-                            return method->call(r, object, arguments);
-                          }});
+    const auto call = [object, method](Interpreter& r, const Arguments& arguments) {
+      return method->call(r, object, arguments);
+    };
+    return Value(Function{name, call, object.nesting() + 1});
   }
   if (object.list() != nullptr && object.list()->is_group) {
     if (name == "grouper") return object.list()->items[0];

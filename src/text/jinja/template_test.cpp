@@ -116,6 +116,37 @@ TEST(Template, HostileTemplatesEndInAnError) {
   EXPECT_FALSE(Template::parse(blocks));
 }
 
+// Printing, comparing and freeing a value go down its levels.
+TEST(Template, ValuesThatNestWithoutEndEndInAnErrorAndNotTheStack) {
+  const std::string again = "{% for i in range(100000) %}";
+  for (const char* step : {"{% set ns.x = [ns.x] %}",
+                           "{% set ns.x = (ns.x,) %}",
+                           "{% set ns.x = {'a': ns.x} %}",
+                           "{% set ns.x = dict(a=ns.x) %}",
+                           "{% set ns.x = [[1, ns.x]] | groupby(0) %}",
+                           "{% set ns.x = joiner(ns.x) %}",
+                           "{% set ns.x = cycler(ns.x).next %}",
+                           "{% set ns.x = {'a': ns.x}.items %}",
+                           "{% for j in [ns.x] %}{% set ns.x = loop %}{% endfor %}"}) {
+    const std::string built = "{% set ns = namespace(x=1) %}" + again + step + "{% endfor %}";
+    EXPECT_EQ(text_of(built + "\n{{ ns.x }}"),
+              "error: line 1: values nested too deeply: expected at most 500 levels")
+        << step;
+  }
+  const std::string list =
+      "{% set ns = namespace(x=1) %}{% for i in range(500) %}"
+      "{% set ns.x = [ns.x] %}{% endfor %}";
+  EXPECT_EQ(text_of(list + "{{ ns.x == ns.x }}{{ ns.x | string | length }}"), "True1001");
+  // Namespaces and what loops remember may hold each other to any depth.
+  EXPECT_EQ(text_of("{% set ns = namespace(x=1) %}" + again +
+                    "{% set ns.x = namespace(x=[ns.x]) %}{% endfor %}done"),
+            "done");
+  EXPECT_EQ(text_of("{% set ns = namespace(x=1) %}" + again +
+                    "{% for j in [1] %}{% if loop.changed(ns.x) %}{% endif %}"
+                    "{% set ns.x = loop %}{% endfor %}{% endfor %}done"),
+            "done");
+}
+
 // Each of these is a tree as deep as it is long: parsing, running and freeing it need the stack.
 TEST(Template, ChainsOfAnyLengthEndInAnErrorAndNotTheStack) {
   const auto repeated = [](const char* text) {

@@ -32,6 +32,18 @@ bool equal_dicts(const Dict& a, const Dict& b) {
 
 }  // namespace
 
+Value::Value(List v) {
+  for (const Value& item : v.items) v.nesting = std::max(v.nesting, item.nesting() + 1);
+  value_ = std::make_shared<const List>(std::move(v));
+}
+
+Value::Value(Dict v) {
+  for (const auto& [key, item] : v.items) {
+    v.nesting = std::max({v.nesting, key.nesting() + 1, item.nesting() + 1});
+  }
+  value_ = std::make_shared<const Dict>(std::move(v));
+}
+
 const Value* Dict::find(const Value& key) const {
   if (key.text() != nullptr) return find(key.text()->view());
   for (const auto& [name, value] : items) {
@@ -164,6 +176,13 @@ const char* Value::type_name() const {
   if (loop() != nullptr) return "LoopContext";
   if (function() != nullptr) return "function";
   return "Undefined";
+}
+
+int Value::nesting() const {
+  if (list() != nullptr) return list()->nesting;
+  if (dict() != nullptr) return dict()->nesting;
+  if (function() != nullptr) return function()->nesting;
+  return loop() != nullptr ? loop()->items->nesting + 1 : 0;
 }
 
 const Value* Arguments::find(size_t position, std::string_view name) const {

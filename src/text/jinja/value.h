@@ -35,17 +35,20 @@ struct List {
   std::vector<Value> items;
   bool is_tuple = false;
   bool is_group = false;  // of groupby: .grouper and .list name its two items
+  int nesting = 1;        // of a Value: its levels, with those of the items
 };
 
 struct Dict {
   std::vector<std::pair<Value, Value>> items;  // in the order of insertion
+  int nesting = 1;                             // as of a list
 
   const Value* find(const Value& key) const;
   const Value* find(std::string_view key) const;
   void set(Value key, Value value);
 };
 
-// namespace(): the one thing whose attributes a template may set.
+// namespace(): the one thing whose attributes a template may set. The interpreter owns them all,
+// and empties them one by one: what they hold does not nest.
 struct Namespace {
   Dict attributes;
 };
@@ -61,6 +64,7 @@ struct Loop {
 struct Function {
   std::string name;
   std::function<Value(Interpreter&, const Arguments&)> call;
+  int nesting = 1;  // more if `call` holds a value that nests
 };
 
 class Value {
@@ -87,8 +91,8 @@ class Value {
   explicit Value(MarkedText v) : value_(std::make_shared<const MarkedText>(std::move(v))) {}
   explicit Value(std::string trusted) : Value(MarkedText(std::move(trusted))) {}
   explicit Value(const char* trusted) : Value(std::string(trusted)) {}
-  explicit Value(List v) : value_(std::make_shared<const List>(std::move(v))) {}
-  explicit Value(Dict v) : value_(std::make_shared<const Dict>(std::move(v))) {}
+  explicit Value(List v);
+  explicit Value(Dict v);
   explicit Value(Function v) : value_(std::make_shared<const Function>(std::move(v))) {}
   explicit Value(std::shared_ptr<const List> v) : value_(std::move(v)) {}
   explicit Value(std::shared_ptr<Namespace> v) : value_(std::move(v)) {}
@@ -128,6 +132,9 @@ class Value {
   std::optional<int> compare(const Value& other) const;
 
   const char* type_name() const;  // Python's: "str", "dict", ...
+
+  // Levels of lists, dicts, functions and loops: what printing, comparing and freeing go down.
+  int nesting() const;
 
  private:
   template <typename Pointer>
