@@ -120,9 +120,10 @@ Status check_parsers(const EngineFlags& flags) {
     return invalid_argument("--tool-call-parser: expected auto, none, " + tool_call_format_names() +
                             ", got '" + flags.tool_call_parser + "'");
   }
-  if (!is_one_of(flags.reasoning_parser, {"auto", "none", "glm45", "deepseek_r1", "qwen3"})) {
+  if (!is_one_of(flags.reasoning_parser,
+                 {"auto", "none", "glm45", "deepseek_r1", "deepseek_v3", "qwen3"})) {
     return invalid_argument(
-        "--reasoning-parser: expected auto, none, glm45, deepseek_r1 or qwen3, got '" +
+        "--reasoning-parser: expected auto, none, glm45, deepseek_r1, deepseek_v3 or qwen3, got '" +
         flags.reasoning_parser + "'");
   }
   return {};
@@ -150,7 +151,8 @@ void choose_parsers(const EngineFlags& flags,
       (served.tool_calls != nullptr && !vocabulary_has(tokenizer, *served.tool_calls))) {
     log_warning("the tags of the chosen parsers are not in the vocabulary; text is searched");
   }
-  log_info(std::string("reasoning parser: ") + (served.parse_reasoning ? "glm45" : "none") +
+  log_info(std::string("reasoning: ") +
+           (served.parse_reasoning ? "between <think> and </think>" : "not split") +
            ", tool-call parser: " +
            (served.tool_calls != nullptr ? std::string(served.tool_calls->name) : "none"));
 }
@@ -279,7 +281,7 @@ void add_engine_options(CLI::App& app, EngineFlags& flags) {
       ->capture_default_str();
   app.add_option("--reasoning-parser",
                  flags.reasoning_parser,
-                 "auto, none; glm45, deepseek_r1, qwen3 (all split <think>)")
+                 "auto, none; glm45, deepseek_r1, deepseek_v3, qwen3 (all split <think>)")
       ->capture_default_str();
   app.add_option("--log-level", flags.log_level, "debug, info, warning, error")
       ->capture_default_str();

@@ -348,9 +348,10 @@ class Formats(unittest.TestCase):
             with self.subTest(name=name, calls=calls):
                 server = self.serve(name, tokens=tokens, template=template)
                 info = server.get("/server_info")[1]
-                self.assertEqual((info["reasoning_parser"], info["tool_call_parser"]),
-                                 ("glm45", calls))
-                self.assertIn(f"reasoning parser: glm45, tool-call parser: {calls}", server.text())
+                self.assertEqual((info["splits_reasoning"], info["tool_call_parser"]),
+                                 (True, calls))
+                self.assertIn("reasoning: between <think> and </think>, "
+                              f"tool-call parser: {calls}", server.text())
                 self.assertNotIn("not in the vocabulary", server.text())
                 status, answer = server.post("/v1/chat/completions",
                                              {**chat(("user", "q")), "tools": [TOOL]})

@@ -101,7 +101,7 @@ void handle_server_info(Service& service, std::shared_ptr<Exchange> exchange) {
   if (model != nullptr) {
     info["max_model_len"] = model->max_model_len;
     info["vocab_size"] = model->vocab_size;
-    info["reasoning_parser"] = model->parse_reasoning ? "glm45" : "none";
+    info["splits_reasoning"] = model->parse_reasoning;
     info["tool_call_parser"] = model->tool_calls != nullptr ? model->tool_calls->name : "none";
     info.update(model->info);
   }

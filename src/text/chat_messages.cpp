@@ -39,12 +39,13 @@ Status prepare_arguments(Json& call, const std::string& where, bool as_text) {
   return {};
 }
 
-Status prepare_message(Json& message, const std::string& where, CallForm form) {
+Status prepare_message(Json& message, const std::string& where, MessageForm form) {
   if (!message.is_object()) return invalid_argument(where + ": expected an object");
   const auto role = message.find("role");
   if (role == message.end() || !role->is_string()) {
     return invalid_argument(where + ".role: expected a string");
   }
+  if (form.developer_as_system && *role == "developer") *role = "system";
   for (const auto& [from, to] :
        {std::pair("reasoning", "reasoning_content"), std::pair("reasoning_content", "reasoning")}) {
     const bool has = message.contains(from) && message[from].is_string();
@@ -69,7 +70,7 @@ Status prepare_message(Json& message, const std::string& where, CallForm form) {
 
 }  // namespace
 
-Result<Json> prepare_messages(Json messages, CallForm form) {
+Result<Json> prepare_messages(Json messages, MessageForm form) {
   if (!messages.is_array()) return invalid_argument("messages: expected a list");
   for (size_t i = 0; i < messages.size(); ++i) {
     Status status = prepare_message(messages[i], "messages[" + std::to_string(i) + "]", form);

@@ -1,5 +1,5 @@
 // Makes the messages of a request what a chat template expects: tool-call arguments as objects or
-// as text, reasoning under both of its names. Names the message in errors.
+// as text, reasoning under both of its names, known roles. Names the message in errors.
 #pragma once
 
 #include "base/json.h"
@@ -7,10 +7,11 @@
 
 namespace baton {
 
-// How a template wants an assistant's calls.
-struct CallForm {
+// How a template wants the messages.
+struct MessageForm {
   bool arguments_as_text = false;
-  bool null_content = false;  // beside calls, where the content is empty
+  bool null_content = false;         // beside calls, where the content is empty
+  bool developer_as_system = false;  // OpenAI's models take the two for one
 };
 
 // Checks that `messages` is a list of objects with a role, and rewrites it:
@@ -18,6 +19,6 @@ struct CallForm {
 //    "" is {}. Anything but an object is an error. Templates that want text get the string as it
 //    came, an object as Python's json.dumps prints it.
 //  - reasoning and reasoning_content: each is filled in from the other.
-Result<Json> prepare_messages(Json messages, CallForm form = {});
+Result<Json> prepare_messages(Json messages, MessageForm form = {});
 
 }  // namespace baton

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "text/deepseek_v32_prompt.h"
+#include "text/jinja/functions.h"
 #include "text/jinja/value.h"
 
 namespace baton {
@@ -53,6 +54,20 @@ Error in_template(Error error, const std::string& where) {
   return error;
 }
 
+constexpr std::array<std::string_view, 13> kReservedNames = {"messages",
+                                                             "tools",
+                                                             "add_generation_prompt",
+                                                             "continue_final_message",
+                                                             "chat_template",
+                                                             "tokenize",
+                                                             "bos_token",
+                                                             "eos_token",
+                                                             "unk_token",
+                                                             "sep_token",
+                                                             "pad_token",
+                                                             "cls_token",
+                                                             "mask_token"};
+
 // Every "*_token" of tokenizer_config.json that is a string or {"content": ...}.
 std::map<std::string, std::string> special_tokens_of(const Json& config) {
   std::map<std::string, std::string> tokens;
@@ -75,6 +90,11 @@ Json conversation_with_call(const std::string& name, const std::string& value) {
 }
 
 }  // namespace
+
+bool is_reserved_template_name(std::string_view name) {
+  return std::find(kReservedNames.begin(), kReservedNames.end(), name) != kReservedNames.end() ||
+         jinja::find_function(name).has_value();
+}
 
 const ChatTemplate::CodedFormat* ChatTemplate::coded_format_of(const std::string& model_dir) {
   static constexpr CodedFormat kCodedFormats[] = {
@@ -150,28 +170,31 @@ Result<ChatTemplate> ChatTemplate::load(const std::string& model_dir, const Sour
     return not_found(model_dir + ": no chat template: expected chat_template.jinja, or " +
                      "chat_template in tokenizer_config.json");
   }
-  if (!result.templates_.empty()) result.find_call_form();
+  if (!result.templates_.empty()) result.find_message_form();
   return result;
 }
 
 // Published templates differ in whether they join arguments to text or walk over them, and in
 // whether they look for calls where the content is none. The first form that is shown is taken:
-// a template that shows no calls at all keeps the usual one.
-void ChatTemplate::find_call_form() {
+// a template that shows no calls at all keeps the usual one. A template that never mentions the
+// developer's role would drop such messages without a word.
+void ChatTemplate::find_message_form() {
   const std::string name = "some_function";
   const std::string value = "some value";
   ChatTemplateInputs inputs;
   inputs.messages = conversation_with_call(name, value);
   inputs.tools = {
       {{"type", "function"}, {"function", {{"name", "f"}, {"parameters", Json::object()}}}}};
-  for (const CallForm form :
-       {CallForm{}, CallForm{true, false}, CallForm{false, true}, CallForm{true, true}}) {
+  message_form_.developer_as_system = source_.find("developer") == std::string::npos;
+  for (const auto& [arguments_as_text, null_content] :
+       {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
+    const MessageForm form{arguments_as_text, null_content, message_form_.developer_as_system};
     const Result<Json> messages = prepare_messages(inputs.messages, form);
     const Result<ChatPrompt> prompt = render_template(inputs, *messages);
     if (!prompt) continue;
     const std::string& text = prompt->text;
     if (text.find(name) != std::string::npos && text.find(value) != std::string::npos) {
-      call_form_ = form;
+      message_form_ = form;
       return;
     }
   }
@@ -188,9 +211,23 @@ Result<ChatPrompt> ChatTemplate::render(const ChatTemplateInputs& inputs) const 
   if (!inputs.kwargs.is_null() && !inputs.kwargs.is_object()) {
     return invalid_argument("chat_template_kwargs: expected an object");
   }
-  const Result<Json> messages = prepare_messages(inputs.messages, call_form_);
+  const Result<Json> messages = prepare_messages(inputs.messages, message_form_);
   if (!messages) return messages.error();
-  return coded_ != nullptr ? coded_->render(inputs, *messages) : render_template(inputs, *messages);
+  if (coded_ != nullptr) return coded_->render(inputs, *messages);
+  Result<ChatPrompt> prompt = render_template(inputs, *messages);
+  if (!prompt) return explained(prompt.error(), inputs.messages);
+  return prompt;
+}
+
+Error ChatTemplate::explained(Error error, const Json& messages) const {
+  if (!message_form_.developer_as_system) return error;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (messages[i]["role"] != "developer") continue;
+    error.message += "; the template knows no developer, so messages[" + std::to_string(i) +
+                     "] was given the role system";
+    break;
+  }
+  return error;
 }
 
 Result<ChatPrompt> ChatTemplate::render_template(const ChatTemplateInputs& inputs,
@@ -198,6 +235,8 @@ Result<ChatPrompt> ChatTemplate::render_template(const ChatTemplateInputs& input
   const bool untrusted = !inputs.trust_request_text;
   Dict variables;
   for (const auto& [name, token] : special_tokens_) variables.set(Value(name), Value(token));
+  // As in Hugging Face, documents and tools are there, and none when the request has none.
+  variables.set(Value("documents"), Value(jinja::None{}));
   for (const auto& [name, value] : inputs.kwargs.items()) {
     variables.set(Value(name), Value::from_json(value, untrusted));
   }
@@ -212,9 +251,7 @@ Result<ChatPrompt> ChatTemplate::render_template(const ChatTemplateInputs& input
   // After the kwargs, which cannot replace the conversation.
   variables.set(Value("messages"), messages_value(messages, untrusted));
   variables.set(Value("add_generation_prompt"), Value(inputs.add_generation_prompt));
-  // As in Hugging Face, both are there and none when the request has none.
   variables.set(Value("tools"), Value::from_json(inputs.tools, untrusted));
-  variables.set(Value("documents"), Value::from_json(inputs.documents, untrusted));
   Result<MarkedText> text =
       choose(inputs).render(variables, inputs.now.value_or(std::time(nullptr)));
   if (!text) return in_template(text.error(), "chat template");

@@ -23,13 +23,16 @@ namespace baton {
 struct ChatTemplateInputs {
   Json messages = Json::array();  // as the chat API has them
   Json tools;                     // a list, or null
-  Json documents;                 // a list, or null
   bool add_generation_prompt = true;
   Json kwargs;  // an object, or null: chat_template_kwargs, visible to the template by name
   // Encodes markers in request text as control tokens. For trusted callers that ask for it.
   bool trust_request_text = false;
   std::optional<std::time_t> now;  // for strftime_now; the time of the call if not given
 };
+
+// Names that chat_template_kwargs of a request may not give, since they mean something else to a
+// template or to its caller: the conversation, special tokens, functions of the language.
+bool is_reserved_template_name(std::string_view name);
 
 class ChatTemplate {
  public:
@@ -64,7 +67,9 @@ class ChatTemplate {
 
   static const CodedFormat* coded_format_of(const std::string& model_dir);
   Result<ChatPrompt> render_template(const ChatTemplateInputs& inputs, const Json& messages) const;
-  void find_call_form();
+  void find_message_form();
+  // Adds, where a message is a developer's, that the template knows no such role.
+  Error explained(Error error, const Json& messages) const;
 
   Status add_template(const std::string& name, std::string_view source, const std::string& where);
   Status read_named_templates(const Json& list, const std::string& where);
@@ -75,7 +80,7 @@ class ChatTemplate {
   std::string source_;
   std::map<std::string, std::string> special_tokens_;  // bos_token, eos_token, ...
   const CodedFormat* coded_ = nullptr;
-  CallForm call_form_;
+  MessageForm message_form_;
 };
 
 }  // namespace baton

@@ -209,12 +209,70 @@ TEST(ChatTemplate, ABrokenTemplateIsALoadErrorWithItsPlace) {
               HasSubstr("chat_template.jinja: chat template: line 2"));
 }
 
-TEST(ChatTemplate, KwargsReachTheTemplateButCannotReplaceTheConversation) {
-  const auto chat_template = from_text("{{ enable_thinking }}{{ messages | length }}");
+TEST(ChatTemplate, KwargsReachTheTemplateButCannotReplaceWhatItHas) {
+  const auto chat_template = from_text("{{ enable_thinking }}{{ documents }}{{ tools }}");
   ASSERT_TRUE(chat_template);
   ChatTemplateInputs inputs;
-  inputs.kwargs = Json::parse(R"({"enable_thinking": false, "messages": [1, 2, 3]})");
-  EXPECT_EQ(chat_template->render(inputs)->text, "False0");
+  inputs.kwargs = {{"enable_thinking", false}};
+  EXPECT_EQ(chat_template->render(inputs)->text, "FalseNoneNone");
+  inputs.kwargs["documents"] = {1, 2};
+  EXPECT_EQ(chat_template->render(inputs)->text, "False[1, 2]None");
+  inputs.kwargs["tools"] = {1, 2};
+  EXPECT_EQ(chat_template->render(inputs)->text, "False[1, 2]None");
+  for (const char* name : {"messages", "tools", "bos_token", "chat_template", "namespace"}) {
+    EXPECT_TRUE(is_reserved_template_name(name)) << name;
+  }
+  EXPECT_FALSE(is_reserved_template_name("enable_thinking"));
+  EXPECT_FALSE(is_reserved_template_name("documents"));
+}
+
+TEST(ChatTemplate, ADeveloperIsTheSystemToTemplatesThatDoNotKnowTheRole) {
+  const auto file = read_json_file("testdata/chat_templates/conversations.json");
+  ASSERT_TRUE(file) << file.error().message;
+  size_t shown = 0;
+  for (const auto& [name, source] : (*file)["templates"].items()) {
+    const auto chat_template = from_text(source.get<std::string>());
+    ASSERT_TRUE(chat_template) << name;
+    const bool known = source.get<std::string>().find("developer") != std::string::npos;
+    ChatTemplateInputs inputs;
+    inputs.messages = {{{"role", "system"}, {"content", "be brief"}},
+                       {{"role", "user"}, {"content", "q"}}};
+    const auto of_system = chat_template->render(inputs);
+    inputs.messages[0]["role"] = "developer";
+    const auto of_developer = chat_template->render(inputs);
+    ASSERT_EQ(of_system.has_value(), of_developer.has_value()) << name;
+    if (!of_system || known) continue;
+    EXPECT_EQ(of_system->text, of_developer->text) << name;
+    shown += static_cast<size_t>(of_developer->text.find("be brief") != std::string::npos);
+  }
+  EXPECT_GE(shown, 5U);
+}
+
+TEST(ChatTemplate, ADeveloperReachesTemplatesThatKnowTheRole) {
+  const std::string roles = "{% for m in messages %}{{ m.role }} {% endfor %}";
+  ChatTemplateInputs inputs;
+  inputs.messages = {{{"role", "user"}, {"content", "q"}},
+                     {{"role", "developer"}, {"content", "be brief"}}};
+  EXPECT_EQ(from_text(roles)->render(inputs)->text, "user system ");
+  EXPECT_EQ(from_text(roles + "{# developer #}")->render(inputs)->text, "user developer ");
+}
+
+TEST(ChatTemplate, ATemplateThatRefusesASystemSaysThatItWasADeveloper) {
+  const auto chat_template = from_text(
+      "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
+      "{{ raise_exception('System message must be at the beginning.') }}{% endif %}{% endfor %}");
+  ASSERT_TRUE(chat_template);
+  ChatTemplateInputs inputs;
+  inputs.messages = {{{"role", "user"}, {"content", "q"}},
+                     {{"role", "developer"}, {"content", "be brief"}}};
+  const auto refused = chat_template->render(inputs);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("must be at the beginning.; the template knows no developer, so "
+                        "messages[1] was given the role system"));
+  inputs.messages[1]["role"] = "system";
+  EXPECT_THAT(chat_template->render(inputs).error().message,
+              testing::EndsWith("must be at the beginning."));
 }
 
 // --- which tokens a rendered conversation becomes ---------------------------------------------

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "text/chat_template.h"
+
 namespace baton {
 namespace {
 
@@ -166,6 +168,21 @@ void read_thinking(Fields& fields, Json& arguments) {
   }
 }
 
+Json read_template_arguments(Fields& fields) {
+  const Json* arguments = fields.any("chat_template_kwargs");
+  if (arguments == nullptr) return Json::object();
+  if (!arguments->is_object()) {
+    fields.fail("chat_template_kwargs", "expected an object");
+    return Json::object();
+  }
+  for (const auto& [name, value] : arguments->items()) {
+    if (is_reserved_template_name(name)) {
+      fields.fail("chat_template_kwargs." + name, "the name is reserved");
+    }
+  }
+  return *arguments;
+}
+
 }  // namespace
 
 Conversation read_chat_prompt(Fields& fields, size_t& text_bytes) {
@@ -183,13 +200,7 @@ Conversation read_chat_prompt(Fields& fields, size_t& text_bytes) {
     prompt.messages.push_back(std::move(message));
   }
   prompt.tools = read_tools(fields);
-  if (const Json* arguments = fields.any("chat_template_kwargs")) {
-    if (arguments->is_object()) {
-      prompt.template_arguments = *arguments;
-    } else {
-      fields.fail("chat_template_kwargs", "expected an object");
-    }
-  }
+  prompt.template_arguments = read_template_arguments(fields);
   read_thinking(fields, prompt.template_arguments);
   prompt.continue_final_message = fields.boolean("continue_final_message").value_or(false);
   const auto generation_prompt = fields.boolean("add_generation_prompt");

@@ -496,7 +496,10 @@ TEST(Chat, ChecksSamplingFields) {  // AP-04 among others
            {"response_format", R"([{"type":"json_object"}])"},
            {"tools", R"(["x", [{"type":"function"}]])"},
            {"tool_choice", R"(["required"])"},
-           {"chat_template_kwargs", "[5]"}}) {
+           {"chat_template_kwargs",
+            R"([5, {"messages": []}, {"tools": []}, {"add_generation_prompt": false},
+                {"enable_thinking": true, "eos_token": ""}, {"chat_template": "x"},
+                {"tokenize": false}, {"raise_exception": 1}])"}}) {
     for (const Json& value : Json::parse(values)) {
       if (name == "stop" && value == Json::array({"a", 5})) continue;
       const TestResponse response =
