@@ -50,9 +50,9 @@ Value map(Interpreter& run, const Value& input, const Arguments& arguments) {
   if (attribute != nullptr) {
     const Value* fallback = arguments.find(9, "default");
     for (const Value& value : items) {
-      Value found = follow(run, value, path_of(*attribute));
+      const Value found = follow(run, value, path_of(*attribute));
       const bool missing = found.is_undefined() && fallback != nullptr;
-      out.items.push_back(missing ? *fallback : std::move(found));
+      out.items.push_back(missing ? *fallback : found);
     }
     return Value(std::move(out));
   }
