@@ -58,8 +58,10 @@ const ForeignFlag* find_foreign(const std::string& name) {
   return found == kForeignFlags.end() ? nullptr : &*found;
 }
 
+// The keys behind a dot are those of a JSON object and keep their form.
 std::string with_dashes(std::string name) {
-  std::replace(name.begin(), name.end(), '_', '-');
+  const auto dot = std::ranges::find(name, '.');
+  std::replace(name.begin(), dot, '_', '-');
   return name;
 }
 
@@ -249,10 +251,11 @@ bool LayeredOptions::add_environment(const CLI::Option& option, std::vector<std:
   return false;
 }
 
+// An empty value is none, as in the environment.
 void LayeredOptions::add_file(const CLI::Option& option, std::vector<std::string>& layered) {
   for (const std::string& name : option.get_lnames()) {
     const auto found = file_.find(name);
-    if (found == file_.end()) continue;
+    if (found == file_.end() || found->second == std::vector<std::string>{""}) continue;
     for (const std::string& value : found->second) layered.push_back(as_flag(name, value));
     source_[main_name(option)] = "file";
   }
@@ -341,6 +344,7 @@ std::string LayeredOptions::config_text() const {
     const std::string name = main_name(*option);
     if (name.empty() || name == "config" || name == "print-config") continue;
     std::string value = option->get_default_str();
+    if (value.empty() && option->get_items_expected_max() == 0) value = "false";
     if (option->count() > 0) value = listed(option->results());
     if (name == "api-key" && !value.empty()) value = "***";
     const auto source = source_.find(name);

@@ -272,6 +272,18 @@ class Layers(unittest.TestCase):
             self.assertEqual(code, 0, err)
             self.assertIn("block-size", err)
 
+    def test_what_it_prints_is_a_file_it_reads(self):
+        def names(text):
+            return sorted(line.rsplit("  # ", 1)[0] for line in text.splitlines())
+
+        code, printed, err = run("serve", "m", "--speculative-config.method", "ngram",
+                                 "--speculative-config.num_speculative_tokens", "3",
+                                 "--served-model-name", "a", "b", "--print-config")
+        self.assertEqual(code, 0, err)
+        code, again, err = self.print_config(printed)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(names(again), names(printed))
+
     def test_a_map_in_the_file_is_the_dotted_form(self):
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             file.write("speculative-config: {method: ngram, num_speculative_tokens: 3}\n")

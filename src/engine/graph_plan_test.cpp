@@ -171,7 +171,7 @@ class RecordedModel final : public Model {
     for (int32_t i = 0; i < std::min(drafts_, position % 9); ++i) {
       tokens.push_back(next_token(tokens));
       const bool is_wrong = tokens.size() % 5 == 0;
-      drafts.push_back(is_wrong ? (tokens.back() + 1) % kVocab : tokens.back());
+      drafts.push_back(is_wrong ? (tokens.back() + 1) % int32_t{kVocab} : tokens.back());
     }
   }
 

@@ -586,8 +586,13 @@ TEST(Server, CountsEveryRequestByHowItEnded) {
   }
   body["max_tokens"] = -1;
   server.post("/v1/chat/completions", body);
-  const std::string page = server.get("/metrics").body;
   const std::string labels = "{model_name=\"tiny\",engine=\"0\"";
+  // A refused request is counted when its answer is on the way: the client may be quicker.
+  std::string page;
+  ASSERT_TRUE(TestServer::eventually([&] {
+    page = server.get("/metrics").body;
+    return page.find(labels + ",reason=\"rejected\"} 1\n") != std::string::npos;
+  }));
   for (const auto& [reason, count] : {std::pair<std::string, int>{"stop", 4},
                                       {"length", 3},
                                       {"abort", 2},
