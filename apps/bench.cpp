@@ -163,7 +163,7 @@ int run_latency(const BenchFlags& flags) {
   }
   Json facts = facts_of("latency", flags);
   facts["batch_size"] = flags.batch_size;
-  return report_or_fail(std::move(all), std::move(facts), total, flags);
+  return report_or_fail(std::move(all), facts, total, flags);
 }
 
 int run_throughput(const BenchFlags& flags) {
@@ -294,7 +294,7 @@ int run_serve_bench(const BenchFlags& flags) {
                 {"output_len", flags.output_len},
                 {"max_concurrency", flags.max_concurrency},
                 {"request_rate", flags.request_rate}};
-  return report_or_fail(std::move(samples), std::move(facts), seconds, flags);
+  return report_or_fail(std::move(samples), facts, seconds, flags);
 }
 
 void add_bench_options(CLI::App& app, const std::string& kind, BenchFlags& flags) {

@@ -221,9 +221,7 @@ Result<std::unique_ptr<Model>> load_with_progress(const EngineFlags& flags, Devi
   return model;
 }
 
-}  // namespace
-
-void add_engine_options(CLI::App& app, EngineFlags& flags) {
+void add_model_options(CLI::App& app, EngineFlags& flags) {
   app.add_option("model,--model", flags.model, "folder of a Hugging Face checkpoint");
   app.add_option("--tokenizer", flags.tokenizer, "folder with tokenizer.json, if another");
   app.add_option("--chat-template", flags.chat_template, "file with the chat template, if another");
@@ -234,6 +232,9 @@ void add_engine_options(CLI::App& app, EngineFlags& flags) {
       ->capture_default_str();
   app.add_option("--index-cache-dtype", flags.index_cache_dtype, "auto, float32, bfloat16, fp8")
       ->capture_default_str();
+}
+
+void add_capacity_options(CLI::App& app, EngineFlags& flags) {
   app.add_option("--max-model-len", flags.max_model_len, "context in tokens: 4096, 32k, auto")
       ->capture_default_str();
   app.add_option("--max-num-seqs", flags.max_num_seqs, "sequences in one step")
@@ -258,6 +259,9 @@ void add_engine_options(CLI::App& app, EngineFlags& flags) {
                  flags.memory_utilization,
                  "share of the device's free memory to use")
       ->capture_default_str();
+}
+
+void add_step_options(CLI::App& app, EngineFlags& flags) {
   app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching",
                flags.enable_prefix_caching,
                "reuse KV of equal prefixes (on)")
@@ -274,6 +278,9 @@ void add_engine_options(CLI::App& app, EngineFlags& flags) {
   app.add_option("--kernels", flags.kernels, "auto, reference")->capture_default_str();
   app.add_option("--cpu-threads", flags.cpu_threads, "0: one per core that this process may use")
       ->capture_default_str();
+}
+
+void add_reading_options(CLI::App& app, EngineFlags& flags) {
   app.add_flag("--strict", flags.strict, "refuse config keys and tensors that nothing uses")
       ->default_str(flags.strict ? "true" : "false");
   app.add_option(
@@ -285,6 +292,16 @@ void add_engine_options(CLI::App& app, EngineFlags& flags) {
       ->capture_default_str();
   app.add_option("--log-level", flags.log_level, "debug, info, warning, error")
       ->capture_default_str();
+}
+
+}  // namespace
+
+// In the order of --help.
+void add_engine_options(CLI::App& app, EngineFlags& flags) {
+  add_model_options(app, flags);
+  add_capacity_options(app, flags);
+  add_step_options(app, flags);
+  add_reading_options(app, flags);
 }
 
 Status check_engine_flags(const EngineFlags& flags) {

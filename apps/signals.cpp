@@ -36,7 +36,7 @@ Signals::~Signals() {
   thread_.join();
 }
 
-void Signals::on_first(std::function<void()> first) {
+void Signals::on_first(const std::function<void()>& first) {
   bool came_before;
   {
     const std::scoped_lock lock(mutex_);

@@ -19,7 +19,7 @@ class Signals {
   Signals& operator=(const Signals&) = delete;
 
   // `first` runs on the signal thread when the first signal comes; here and now if it came.
-  void on_first(std::function<void()> first);
+  void on_first(const std::function<void()>& first);
   bool asked() const { return asked_; }
   // Returns true as soon as a signal came, false after `seconds`.
   bool wait(double seconds);

@@ -14,8 +14,8 @@ std::vector<double> request_latency_bounds() {
 
 std::vector<double> token_count_bounds() {
   std::vector<double> bounds;
-  for (double decade = 1; decade <= 1e6; decade *= 10) {
-    for (const double step : {1.0, 2.0, 5.0}) bounds.push_back(decade * step);
+  for (int64_t decade = 1; decade <= 1'000'000; decade *= 10) {
+    for (const int64_t step : {1, 2, 5}) bounds.push_back(static_cast<double>(decade * step));
   }
   return bounds;
 }
