@@ -20,7 +20,7 @@ namespace {
 struct Route {
   std::string_view method;
   std::string_view path;
-  void (*handle)(Service&, std::shared_ptr<Exchange>);
+  void (*handle)(Service&, const std::shared_ptr<Exchange>&);
   bool needs_key = false;  // when the server has an API key
 };
 
@@ -153,12 +153,12 @@ std::optional<HttpResponse> refuse_early(Service& service, const HttpRequest& he
   return std::move(decision.refusal);
 }
 
-void handle_request(Service& service, std::shared_ptr<Exchange> exchange) {
+void handle_request(Service& service, const std::shared_ptr<Exchange>& exchange) {
   const HttpRequest& request = exchange->request();
   note_request(service, request);
   Decision decision = decide(service, request);
   if (decision.route) {
-    decision.route->handle(service, std::move(exchange));
+    decision.route->handle(service, exchange);
   } else {
     exchange->respond(std::move(decision.refusal));
   }
@@ -174,9 +174,7 @@ Result<std::unique_ptr<HttpServer>> open_api_server(Service& service,
       address,
       limits,
       http_threads,
-      [&service](std::shared_ptr<Exchange> exchange) {
-        handle_request(service, std::move(exchange));
-      },
+      [&service](const std::shared_ptr<Exchange>& exchange) { handle_request(service, exchange); },
       [&service](const HttpRequest& head) { return refuse_early(service, head); },
       [&service](const HttpRequest& head) {
         return cors_headers(service.options().allowed_origins, head);

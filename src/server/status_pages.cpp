@@ -43,7 +43,7 @@ std::string_view baton_version() {
   return BATON_VERSION;
 }
 
-void handle_models(Service& service, std::shared_ptr<Exchange> exchange) {
+void handle_models(Service& service, const std::shared_ptr<Exchange>& exchange) {
   Json list = Json::array();
   for (const std::string& name : service.options().model_names) {
     list.push_back(model_card(service, name));
@@ -51,7 +51,7 @@ void handle_models(Service& service, std::shared_ptr<Exchange> exchange) {
   respond_json(*exchange, {{"object", "list"}, {"data", std::move(list)}});
 }
 
-void handle_model(Service& service, std::shared_ptr<Exchange> exchange) {
+void handle_model(Service& service, const std::shared_ptr<Exchange>& exchange) {
   std::string name = exchange->request().path.substr(exchange->request().path.find("models/") + 7);
   while (name.ends_with('/') && !service.check_model(name)) name.pop_back();
   if (Status known = service.check_model(name); !known) {
@@ -61,7 +61,7 @@ void handle_model(Service& service, std::shared_ptr<Exchange> exchange) {
   respond_json(*exchange, model_card(service, name));
 }
 
-void handle_health(Service& service, std::shared_ptr<Exchange> exchange) {
+void handle_health(Service& service, const std::shared_ptr<Exchange>& exchange) {
   const bool healthy = service.healthy();
   const char* status = "healthy";
   if (!healthy) status = service.model()->engine->alive() ? "stalled" : "dead";
@@ -69,17 +69,17 @@ void handle_health(Service& service, std::shared_ptr<Exchange> exchange) {
       *exchange, {{"status", status}, {"phase", phase_name(service.phase())}}, healthy ? 200 : 503);
 }
 
-void handle_ready(Service& service, std::shared_ptr<Exchange> exchange) {
+void handle_ready(Service& service, const std::shared_ptr<Exchange>& exchange) {
   const bool ready = service.phase() == Phase::kReady && service.healthy();
   respond_json(
       *exchange, {{"ready", ready}, {"phase", phase_name(service.phase())}}, ready ? 200 : 503);
 }
 
-void handle_version(Service&, std::shared_ptr<Exchange> exchange) {
+void handle_version(Service&, const std::shared_ptr<Exchange>& exchange) {
   respond_json(*exchange, {{"version", baton_version()}});
 }
 
-void handle_load(Service& service, std::shared_ptr<Exchange> exchange) {
+void handle_load(Service& service, const std::shared_ptr<Exchange>& exchange) {
   const ServedModel* model = service.model();
   const EngineStats stats = model != nullptr ? model->engine->stats() : EngineStats{};
   respond_json(*exchange,
@@ -91,7 +91,7 @@ void handle_load(Service& service, std::shared_ptr<Exchange> exchange) {
                 {"blocks_cached", stats.blocks_cached}});
 }
 
-void handle_server_info(Service& service, std::shared_ptr<Exchange> exchange) {
+void handle_server_info(Service& service, const std::shared_ptr<Exchange>& exchange) {
   const ServedModel* model = service.model();
   Json info = {{"version", baton_version()},
                {"phase", phase_name(service.phase())},
@@ -108,7 +108,7 @@ void handle_server_info(Service& service, std::shared_ptr<Exchange> exchange) {
   respond_json(*exchange, info);
 }
 
-void handle_metrics(Service& service, std::shared_ptr<Exchange> exchange) {
+void handle_metrics(Service& service, const std::shared_ptr<Exchange>& exchange) {
   const ServedModel* model = service.model();
   EngineStats stats;
   if (model != nullptr) stats = model->engine->stats();

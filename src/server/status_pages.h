@@ -12,13 +12,13 @@ namespace baton {
 
 std::string_view baton_version();
 
-void handle_models(Service& service, std::shared_ptr<Exchange> exchange);
-void handle_model(Service& service, std::shared_ptr<Exchange> exchange);  // /v1/models/NAME
-void handle_health(Service& service, std::shared_ptr<Exchange> exchange);
-void handle_ready(Service& service, std::shared_ptr<Exchange> exchange);
-void handle_version(Service& service, std::shared_ptr<Exchange> exchange);
-void handle_load(Service& service, std::shared_ptr<Exchange> exchange);
-void handle_server_info(Service& service, std::shared_ptr<Exchange> exchange);
-void handle_metrics(Service& service, std::shared_ptr<Exchange> exchange);
+void handle_models(Service& service, const std::shared_ptr<Exchange>& exchange);
+void handle_model(Service& service, const std::shared_ptr<Exchange>& exchange);  // /v1/models/NAME
+void handle_health(Service& service, const std::shared_ptr<Exchange>& exchange);
+void handle_ready(Service& service, const std::shared_ptr<Exchange>& exchange);
+void handle_version(Service& service, const std::shared_ptr<Exchange>& exchange);
+void handle_load(Service& service, const std::shared_ptr<Exchange>& exchange);
+void handle_server_info(Service& service, const std::shared_ptr<Exchange>& exchange);
+void handle_metrics(Service& service, const std::shared_ptr<Exchange>& exchange);
 
 }  // namespace baton

@@ -200,8 +200,8 @@ std::optional<ApiError> answer_chat(Service& service,
 
 }  // namespace
 
-void handle_chat(Service& service, std::shared_ptr<Exchange> exchange) {
-  run_api_call(service, std::move(exchange), "chat", &answer_chat);
+void handle_chat(Service& service, const std::shared_ptr<Exchange>& exchange) {
+  run_api_call(service, exchange, "chat", &answer_chat);
 }
 
 }  // namespace baton

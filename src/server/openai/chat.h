@@ -8,6 +8,6 @@
 
 namespace baton {
 
-void handle_chat(Service& service, std::shared_ptr<Exchange> exchange);
+void handle_chat(Service& service, const std::shared_ptr<Exchange>& exchange);
 
 }  // namespace baton

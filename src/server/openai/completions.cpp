@@ -203,8 +203,8 @@ std::optional<ApiError> answer_completion(Service& service,
 
 }  // namespace
 
-void handle_completions(Service& service, std::shared_ptr<Exchange> exchange) {
-  run_api_call(service, std::move(exchange), "completions", &answer_completion);
+void handle_completions(Service& service, const std::shared_ptr<Exchange>& exchange) {
+  run_api_call(service, exchange, "completions", &answer_completion);
 }
 
 }  // namespace baton

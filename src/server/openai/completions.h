@@ -8,6 +8,6 @@
 
 namespace baton {
 
-void handle_completions(Service& service, std::shared_ptr<Exchange> exchange);
+void handle_completions(Service& service, const std::shared_ptr<Exchange>& exchange);
 
 }  // namespace baton

@@ -103,12 +103,12 @@ std::optional<ApiError> detokenize(Service& service,
 
 }  // namespace
 
-void handle_tokenize(Service& service, std::shared_ptr<Exchange> exchange) {
-  run_api_call(service, std::move(exchange), "tokenize", &tokenize);
+void handle_tokenize(Service& service, const std::shared_ptr<Exchange>& exchange) {
+  run_api_call(service, exchange, "tokenize", &tokenize);
 }
 
-void handle_detokenize(Service& service, std::shared_ptr<Exchange> exchange) {
-  run_api_call(service, std::move(exchange), "detokenize", &detokenize);
+void handle_detokenize(Service& service, const std::shared_ptr<Exchange>& exchange) {
+  run_api_call(service, exchange, "detokenize", &detokenize);
 }
 
 }  // namespace baton

@@ -8,7 +8,7 @@
 
 namespace baton {
 
-void handle_tokenize(Service& service, std::shared_ptr<Exchange> exchange);
-void handle_detokenize(Service& service, std::shared_ptr<Exchange> exchange);
+void handle_tokenize(Service& service, const std::shared_ptr<Exchange>& exchange);
+void handle_detokenize(Service& service, const std::shared_ptr<Exchange>& exchange);
 
 }  // namespace baton
