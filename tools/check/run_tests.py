@@ -110,7 +110,6 @@ def lint(tally):
     code, files = run(["git", "ls-files", "*.h", "*.cpp", "*.cu", "*.cuh"])
     code, output = run(["clang-format", "--dry-run", "-Werror", *files.split()])
     tally.add("lint: format", int(code == 0), int(code != 0), 0, time.time() - start, output[-3000:])
-    tidy(tally, TIDY_FOLDERS)
 
 
 def release(tally):
@@ -195,19 +194,15 @@ def cuda(tally):
         unit_suite(tally, "cuda", [t for t in wanted if "cuda" in t])
 
 
-# Folders without a clang-tidy finding: the default run keeps them so. `--only tidy` looks at all.
-TIDY_FOLDERS = {"src/base", "src/device", "src/engine", "src/kernels", "src/kv_cache", "src/model", "src/scheduler"}
-
-
 def tidy_findings(output):
     """Distinct findings; output without any (the tool failed) as it is."""
     return set(re.findall(r"^\S+: (?:error|warning): .*$", output, re.M)) or {output} - {""}
 
 
-def tidy(tally, folders=None):
+def tidy(tally):
     """clang-tidy over the sources of the release build, one row per folder."""
     if " 14." not in run(["clang-tidy", "--version"])[1]:  # other versions know other checks
-        tally.add("lint: tidy (needs 14)", 0, 0, 1, 0.0)
+        tally.add("tidy (needs 14)", 0, 0, 1, 0.0)
         return
     run(["cmake", "--preset", "release"], timeout=300)
     cache = tidy_cache.TidyCache(ROOT, "build/release")
@@ -217,8 +212,7 @@ def tidy(tally, folders=None):
         if name not in cache.commands or re.search(r"(_test|_benchmark)\.cpp$|/cuda/|/testing/|/cases/", name):
             continue
         folder = "/".join(name.split("/")[:2]) if name.startswith("src/") else "apps"
-        if not folders or folder in folders:
-            by_folder.setdefault(folder, []).append(name)
+        by_folder.setdefault(folder, []).append(name)
     with concurrent.futures.ThreadPoolExecutor(int(JOBS)) as pool:
         for folder, files in by_folder.items():
             start = time.time()
@@ -227,9 +221,8 @@ def tidy(tally, folders=None):
                       "\n".join(found))
 
 
-SUITES = {"lint": lint, "release": release, "python": python_tools, "e2e": end_to_end,
-          "sanitizers": sanitizers, "cuda": cuda, "tidy": tidy}
-DEFAULT = [name for name in SUITES if name != "tidy"]
+SUITES = {"lint": lint, "tidy": tidy, "release": release, "python": python_tools, "e2e": end_to_end,
+          "sanitizers": sanitizers, "cuda": cuda}
 
 
 def main():
@@ -237,7 +230,7 @@ def main():
     parser.add_argument("--only", help="comma separated: " + ", ".join(SUITES))
     parser.add_argument("--fast", action="store_true")
     args = parser.parse_args()
-    names = args.only.split(",") if args.only else ["lint", "release"] if args.fast else DEFAULT
+    names = args.only.split(",") if args.only else ["lint", "release"] if args.fast else list(SUITES)
     unknown = [n for n in names if n not in SUITES]
     if unknown:
         parser.error(f"unknown suite {unknown[0]}: expected one of {', '.join(SUITES)}")
