@@ -143,6 +143,29 @@ std::vector<KvSize> kv_sizes(const ModelConfig& config) {
   return sizes;
 }
 
+namespace {
+
+Status check_sizes(const ModelConfig& config,
+                   const InspectOptions& options,
+                   const InspectReport& report) {
+  if (report.context_tokens > config.max_position_embeddings) {
+    return invalid_argument("context: expected at most max_position_embeddings, " +
+                            std::to_string(config.max_position_embeddings) + ", got " +
+                            std::to_string(report.context_tokens));
+  }
+  if (options.context_tokens < 0) {
+    return invalid_argument("context: expected 0 (the model's own) or more, got " +
+                            std::to_string(options.context_tokens));
+  }
+  if (report.concurrency < 1 || report.concurrency > 65536 || report.batched_tokens < 1 ||
+      report.batched_tokens > (1 << 24)) {
+    return invalid_argument("concurrency and batched tokens: expected 1..65536 and 1..16777216");
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<InspectReport> inspect_model(const std::string& folder, const InspectOptions& options) {
   const Result<ModelConfig> config = read_model_config(folder);
   if (!config) return config.error();
@@ -159,19 +182,7 @@ Result<InspectReport> inspect_model(const std::string& folder, const InspectOpti
       options.context_tokens > 0 ? options.context_tokens : config->max_position_embeddings;
   report.concurrency = options.concurrency;
   report.batched_tokens = options.batched_tokens;
-  if (report.context_tokens > config->max_position_embeddings) {
-    return invalid_argument("context: expected at most max_position_embeddings, " +
-                            std::to_string(config->max_position_embeddings) + ", got " +
-                            std::to_string(report.context_tokens));
-  }
-  if (options.context_tokens < 0) {
-    return invalid_argument("context: expected 0 (the model's own) or more, got " +
-                            std::to_string(options.context_tokens));
-  }
-  if (report.concurrency < 1 || report.concurrency > 65536 || report.batched_tokens < 1 ||
-      report.batched_tokens > (1 << 24)) {
-    return invalid_argument("concurrency and batched tokens: expected 1..65536 and 1..16777216");
-  }
+  if (Status status = check_sizes(*config, options, report); !status) return status.error();
   const Result<CacheFormats> formats =
       cache_formats(*config, options.kv_cache_dtype, KvCacheDtype::kAuto, "auto");
   if (!formats) return formats.error();

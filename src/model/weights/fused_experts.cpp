@@ -60,7 +60,9 @@ Status split_fused_experts(std::map<std::string, StoredTensor, std::less<>>& ten
     const std::string file = expert.file;
     const auto [at, inserted] = tensors.emplace(name, std::move(expert));
     if (!inserted) {
-      return invalid_argument("tensor '" + name + "' (" + file + ") is also in " + at->second.file);
+      std::string message = "tensor '" + name + "' (";
+      message.append(file).append(") is also in ").append(at->second.file);
+      return invalid_argument(std::move(message));
     }
   }
   return {};
