@@ -11,11 +11,14 @@
 #include <stdexcept>
 #include <thread>
 
+#include "engine/testing/answers.h"
 #include "kernels/tables.h"
 #include "model/architectures/scripted.h"
 
 namespace baton {
 namespace {
+
+using testing::start;
 
 constexpr int32_t kEos = 2;
 
@@ -80,16 +83,6 @@ ScriptedOptions script(std::vector<int32_t> tokens) {
   options.mode = ScriptedMode::kScript;
   options.scripts = {{.tokens = std::move(tokens), .when = {}}};
   return options;
-}
-
-std::unique_ptr<Engine> start(ScriptedOptions model, EngineOptions options = {}) {
-  if (options.kv_cache_tokens == 0) options.kv_cache_tokens = 64 * 64;
-  auto engine = Engine::create(make_scripted_model(std::move(model)),
-                               open_device("cpu", 1).value(),
-                               reference_kernels(),
-                               options);
-  EXPECT_TRUE(engine) << engine.error().message;
-  return engine ? *std::move(engine) : nullptr;
 }
 
 Request request(RequestId id,
@@ -199,8 +192,8 @@ TEST(Engine, EndsWithLengthAtTheContextLimitAndRefusesLongerPrompts) {
     const Status status = engine->submit(request(2, numbered(length), full));
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
-    EXPECT_THAT(status.error().message, testing::HasSubstr(std::to_string(length)));
-    EXPECT_THAT(status.error().message, testing::HasSubstr("512"));
+    EXPECT_THAT(status.error().message, ::testing::HasSubstr(std::to_string(length)));
+    EXPECT_THAT(status.error().message, ::testing::HasSubstr("512"));
   }
   EXPECT_TRUE(engine->alive());
 }
@@ -224,7 +217,7 @@ TEST(Engine, EndsOnlyTheRequestWhoseLogitsAreNotNumbers) {
     EXPECT_EQ(clients[2].ids(), (std::vector<int32_t>{30, 31, 32}));
     for (const size_t bad : {1U, 2U}) {
       EXPECT_EQ(clients[bad].wait().reason, FinishReason::kError);
-      EXPECT_THAT(clients[bad].wait().error->message, testing::HasSubstr("not finite"));
+      EXPECT_THAT(clients[bad].wait().error->message, ::testing::HasSubstr("not finite"));
     }
     EXPECT_EQ(engine->stats().finished_error, 2);
     EXPECT_TRUE(engine->alive());
@@ -485,7 +478,7 @@ TEST(Engine, EndsWithTheDeviceAndTellsEveryone) {
   broken = true;
   for (Client& client : clients) {
     EXPECT_EQ(client.wait().reason, FinishReason::kError);
-    EXPECT_THAT(client.wait().error->message, testing::HasSubstr("fell off the bus"));
+    EXPECT_THAT(client.wait().error->message, ::testing::HasSubstr("fell off the bus"));
   }
   EXPECT_FALSE((*engine)->alive());
   EXPECT_TRUE((*engine)->idle());

@@ -75,7 +75,11 @@ StepSizes sizes_for(const Model& model,
   sizes.input_bytes = static_cast<size_t>(ints) * sizeof(int32_t);
   sizes.logits_bytes =
       static_cast<size_t>(sizes.max_logit_rows * (model.config().vocab_size + 1)) * sizeof(float);
-  if (host_addressable) sizes.host_bytes = sizes.input_bytes + sizes.logits_bytes;
+  // The host's copies of inputs and token ids; it reads the logits where they are.
+  if (host_addressable) {
+    sizes.host_bytes =
+        sizes.input_bytes + static_cast<size_t>(sizes.max_logit_rows) * sizeof(int32_t);
+  }
   return sizes;
 }
 

@@ -118,9 +118,11 @@ TEST(MemoryPlan, CountsStagingWhereItIsInTheSameMemory) {
   const auto shared = plan_for(64 * kMebi, {}, true);
   ASSERT_TRUE(shared) << shared.error().message;
   const StepSizes& sizes = shared->sizes;
-  EXPECT_EQ(sizes.host_bytes, sizes.input_bytes + sizes.logits_bytes);
+  // The host has inputs and token ids of its own, and reads the logits where they are.
+  const size_t ids_bytes = static_cast<size_t>(sizes.max_logit_rows) * sizeof(int32_t);
+  EXPECT_EQ(sizes.host_bytes, sizes.input_bytes + ids_bytes);
   EXPECT_EQ(static_cast<size_t>(shared->memory.workspace_bytes),
-            sizes.scratch_bytes + 2 * (sizes.input_bytes + sizes.logits_bytes));
+            sizes.scratch_bytes + 2 * sizes.input_bytes + sizes.logits_bytes + ids_bytes);
   EXPECT_EQ(plan_for(64 * kMebi, {}, false)->sizes.host_bytes, 0U);
 }
 

@@ -49,7 +49,10 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(const Model& model,
   runner->inputs_ = allocation.device(sizes.input_bytes);
   runner->host_inputs_ = allocation.host(sizes.input_bytes);
   runner->logits_ = allocation.device(sizes.logits_bytes - ids_bytes);
-  runner->host_logits_ = allocation.host(sizes.logits_bytes - ids_bytes);
+  runner->host_addressable_ = device.host_addressable();
+  if (!device.host_addressable()) {
+    runner->host_logits_ = allocation.host(sizes.logits_bytes - ids_bytes);
+  }
   runner->ids_ = allocation.device(ids_bytes);
   runner->host_ids_ = allocation.host(ids_bytes);
   runner->scratch_memory_ = allocation.device(sizes.scratch_bytes);
@@ -87,7 +90,7 @@ Result<ModelRunner::Output> ModelRunner::run(const StepPlan& plan,
   const auto rows = static_cast<size_t>(step.used_rows);
   const auto vocab = static_cast<size_t>(model_.config().vocab_size);
   queue_.copy(host_ids_.data(), ids_.data(), rows * sizeof(int32_t));
-  for (size_t row = 0; row < rows; ++row) {
+  for (size_t row = 0; row < rows && !host_addressable_; ++row) {
     const size_t at = row * vocab * sizeof(float);
     if (wanted[row]) {
       queue_.copy(host_logits_.bytes() + at, logits_.bytes() + at, vocab * sizeof(float));
@@ -95,7 +98,8 @@ Result<ModelRunner::Output> ModelRunner::run(const StepPlan& plan,
   }
   if (Status status = queue_.synchronize(); !status) return status.error();
   return Output{.tokens = {static_cast<const int32_t*>(host_ids_.data()), rows},
-                .logits = {static_cast<float*>(host_logits_.data()), rows * vocab}};
+                .logits = {static_cast<float*>((host_addressable_ ? logits_ : host_logits_).data()),
+                           rows * vocab}};
 }
 
 ModelRunner::Step ModelRunner::stage(const StepPlan& plan, const GraphCell* cell) {

@@ -77,8 +77,9 @@ class ModelRunner {
 
   Buffer inputs_, host_inputs_;  // Layout
   Buffer logits_;                // [max_logit_rows, vocab] f32
-  Buffer host_logits_;           // same, pinned
-  Buffer ids_, host_ids_;        // [max_logit_rows] i32
+  Buffer host_logits_;           // same, pinned; none where the host reads the device's
+  bool host_addressable_ = false;
+  Buffer ids_, host_ids_;  // [max_logit_rows] i32
   Buffer scratch_memory_;
   Buffer kv_;  // [kv_blocks + 1] blocks; contents are undefined until written
 

@@ -16,6 +16,7 @@ using testing::Answer;
 using testing::answer;
 using testing::Ask;
 using ::testing::HasSubstr;
+using testing::start;
 
 constexpr int32_t kEos = 2;
 
@@ -27,16 +28,6 @@ ScriptedOptions scripted(std::vector<int32_t> play, int32_t tokens_per_step) {
   options.scripts = {{.tokens = std::move(play), .when = {}}};
   options.tokens_per_step = tokens_per_step;
   return options;
-}
-
-std::unique_ptr<Engine> start(ScriptedOptions model, EngineOptions options = {}) {
-  if (options.kv_cache_tokens == 0) options.kv_cache_tokens = 64 * 64;
-  auto engine = Engine::create(make_scripted_model(std::move(model)),
-                               open_device("cpu", 1).value(),
-                               reference_kernels(),
-                               options);
-  EXPECT_TRUE(engine) << engine.error().message;
-  return engine ? *std::move(engine) : nullptr;
 }
 
 Ask greedy(int32_t max_tokens) {

@@ -1,4 +1,4 @@
-// For tests of the engine: submits requests and waits for what each of them gets.
+// For tests of the engine: starts one, submits requests and waits for what each of them gets.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,8 +10,21 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "kernels/tables.h"
+#include "model/architectures/scripted.h"
 
 namespace baton::testing {
+
+// A scripted model on one CPU thread, with 64 blocks of KV unless the options say otherwise.
+inline std::unique_ptr<Engine> start(ScriptedOptions model, EngineOptions options = {}) {
+  if (options.kv_cache_tokens == 0) options.kv_cache_tokens = 64 * 64;
+  auto engine = Engine::create(make_scripted_model(std::move(model)),
+                               open_device("cpu", 1).value(),
+                               reference_kernels(),
+                               options);
+  EXPECT_TRUE(engine) << engine.error().message;
+  return engine ? *std::move(engine) : nullptr;
+}
 
 struct Ask {
   std::vector<int32_t> prompt;
